@@ -1,0 +1,133 @@
+"""DPAL's dual-path lifting: shift tokens and prediction networks around the blocks of a timm ViT.
+
+The tokens of block l enter it in front of the class token; what comes out of them tells the prediction
+network of that block what the domain shift did, and its answer is subtracted from the class token. Done by
+hooks that live as long as one forward, so timm's own forward, pooling and head do the rest, and the model
+stays usable without the tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from tta_bench.errors import UserError
+
+PredictorInit = Literal["zeros", "default", "small"]
+
+
+class Lifting:
+    """A VisionTransformer seen through shift tokens [L, tokens, d] and one prediction network per block.
+
+    Calling it gives the logits; `shifts` then holds what the networks predicted, [B, d] for each block.
+    """
+
+    def __init__(self, model: nn.Module, *, tokens: int, predictor_init: PredictorInit, seed: int) -> None:
+        self.model = model
+        self.vit = liftable(model)
+        self.count = tokens
+        like = next(self.vit.parameters())
+        # A private generator on the CPU: the same start on every device, and the global one is left alone.
+        generator = torch.Generator().manual_seed(seed)
+        self.tokens = _initial_tokens(self.vit, tokens, generator).to(like)
+        width = self.vit.embed_dim
+        shape = tokens * width, width
+        self.predictors = [
+            _initial_predictor(*shape, predictor_init, generator, like) for _ in self.vit.blocks
+        ]
+        self.shifts: list[Tensor] = []
+
+    def predictor_parameters(self) -> dict[str, Tensor]:
+        """All weights of the prediction networks, by names like `predictors.0.fc1.weight`."""
+        numbered = enumerate(self.predictors)
+        return {f"predictors.{i}.{name}": tensor for i, part in numbered for name, tensor in part.items()}
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        self.shifts = []
+        hooks = [self.vit.blocks[0].register_forward_pre_hook(self._enter)]
+        hooks += [block.register_forward_hook(self._leave) for block in self.vit.blocks]
+        try:
+            logits: Tensor = self.model(batch)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return logits
+
+    def _enter(self, block: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        sequence, *rest = args
+        return (torch.cat([self._tokens_for(0, sequence), sequence], dim=1), *rest)
+
+    def _leave(self, block: nn.Module, args: tuple[Any, ...], sequence: Tensor) -> Tensor:
+        """Subtract the predicted shift from the class token; swap the tokens for those of the next block."""
+        layer = len(self.shifts)
+        patches = sequence.shape[1] - self.count - 1
+        tokens, class_token, others = torch.split(sequence, [self.count, 1, patches], dim=1)
+        shift = self._predict(layer, tokens.flatten(1))
+        self.shifts.append(shift)
+        parts = [class_token - shift[:, None], others]
+        if layer + 1 < len(self.predictors):
+            parts.insert(0, self._tokens_for(layer + 1, sequence))
+        return torch.cat(parts, dim=1)
+
+    def _tokens_for(self, layer: int, sequence: Tensor) -> Tensor:
+        return self.tokens[layer].expand(len(sequence), -1, -1).to(sequence.dtype)
+
+    def _predict(self, layer: int, tokens: Tensor) -> Tensor:
+        weights = self.predictors[layer]
+        hidden = F.gelu(F.linear(tokens, weights["fc1.weight"], weights["fc1.bias"]))
+        return F.gelu(F.linear(hidden, weights["fc2.weight"], weights["fc2.bias"]))
+
+
+def liftable(model: nn.Module) -> VisionTransformer:
+    """The VisionTransformer in a model, or the reason why DPAL cannot work on it."""
+    found = [module for module in model.modules() if isinstance(module, VisionTransformer)]
+    if len(found) != 1:
+        raise UserError(f"dpal needs a timm VisionTransformer, {type(model).__name__} is none")
+    vit = found[0]
+    if vit.cls_token is None:
+        raise UserError("dpal corrects the class token, and this VisionTransformer has none")
+    pooling = vit.global_pool if vit.attn_pool is None else "attention"
+    if pooling != "token":
+        raise UserError(f"dpal corrects the class token, and this VisionTransformer uses '{pooling}' pooling")
+    if not len(vit.blocks):
+        raise UserError("dpal puts its tokens before blocks, and this VisionTransformer has none")
+    if vit.grad_checkpointing:
+        raise UserError("dpal needs its tokens in every pass: switch this model's gradient checkpointing off")
+    return vit
+
+
+def mean_similarity(shifts: list[Tensor]) -> Tensor:
+    """Mean cosine similarity of all pairs of samples (each with itself too), averaged over blocks.
+
+    The mean over pairs is the squared length of the mean unit vector: O(B d) instead of O(B^2 d).
+    """
+    units = F.normalize(torch.stack(shifts).float(), dim=2, eps=1e-8)
+    return units.mean(1).square().sum(1).mean()
+
+
+def _initial_tokens(vit: VisionTransformer, tokens: int, generator: torch.Generator) -> Tensor:
+    height, width = vit.patch_embed.patch_size
+    bound = math.sqrt(6 / (3 * height * width + vit.embed_dim))
+    return torch.empty(len(vit.blocks), tokens, vit.embed_dim).uniform_(-bound, bound, generator=generator)
+
+
+def _initial_predictor(
+    inputs: int, width: int, init: PredictorInit, generator: torch.Generator, like: Tensor
+) -> dict[str, Tensor]:
+    """Two linear layers: all zeros; both as torch starts a Linear; or the second one small (normal, 0.02)."""
+    predictor: dict[str, Tensor] = {}
+    for name, fan_in in (("fc1", inputs), ("fc2", width)):
+        weight, bias = torch.zeros(width, fan_in), torch.zeros(width)
+        if init == "small" and name == "fc2":
+            weight.normal_(0, 0.02, generator=generator)
+        elif init != "zeros":
+            bound = 1 / math.sqrt(fan_in)
+            weight.uniform_(-bound, bound, generator=generator)
+            bias.uniform_(-bound, bound, generator=generator)
+        predictor |= {f"{name}.weight": weight.to(like), f"{name}.bias": bias.to(like)}
+    return predictor

@@ -1,0 +1,58 @@
+"""Gradients and steps: plain SGD, and SGD on the gradient found at a nearby, worse point (SAM)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+Tensors = list[Tensor] | tuple[Tensor, ...]
+
+
+def gradients(loss: Tensor | None, tensors: Tensors, *, keep_graph: bool = False) -> tuple[Tensor, ...]:
+    """Gradients of a loss; zeros where it does not depend on a tensor, or where no sample made a loss.
+
+    Zeros rather than nothing: momentum goes on moving the weights, as in the released code.
+    """
+    if loss is None:
+        return tuple(torch.zeros_like(tensor) for tensor in tensors)
+    return torch.autograd.grad(
+        loss, tensors, retain_graph=keep_graph, allow_unused=True, materialize_grads=True
+    )
+
+
+class Sgd:
+    """Gradient descent with momentum, without weight decay, on gradients given by hand."""
+
+    def __init__(self, tensors: Tensors, *, lr: float, momentum: float) -> None:
+        self.tensors = tensors
+        self._optimizer = torch.optim.SGD(tensors, lr=lr, momentum=momentum, foreach=True)
+
+    def step(self, grads: Tensors) -> None:
+        for tensor, grad in zip(self.tensors, grads, strict=True):
+            tensor.grad = grad
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+
+class Sam(Sgd):
+    """Sharpness-aware minimisation (Foret et al. 2021): step by the gradient found `rho` up the slope."""
+
+    def __init__(self, tensors: Tensors, *, lr: float, momentum: float, rho: float) -> None:
+        super().__init__(tensors, lr=lr, momentum=momentum)
+        self.rho = rho
+
+    @contextmanager
+    def perturbed(self, grads: Tensors) -> Iterator[None]:
+        """Within the block the weights stand `rho` up the slope; afterwards they are exactly as before."""
+        before = [tensor.detach().clone() for tensor in self.tensors]
+        with torch.no_grad():
+            length = torch.stack(torch._foreach_norm(grads)).norm()
+            torch._foreach_add_(self.tensors, torch._foreach_mul(grads, self.rho / (length + 1e-12)))
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(self.tensors, before)

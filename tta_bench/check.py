@@ -1,0 +1,78 @@
+"""Checks a run without running it, and goes on after a finding, so that one look shows all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tta_bench import bench, environment, models
+from tta_bench.bench import Choices
+from tta_bench.datasets import Dataset, open_dataset
+from tta_bench.errors import UserError
+from tta_bench.models import SourceModel
+from tta_bench.suite import Suite
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    ok: bool
+    told: str
+
+
+def check(suite: Suite, choices: Choices) -> list[Finding]:
+    """Look at device, methods, data and weights, each on its own."""
+    findings: list[Finding] = []
+
+    def look(what: str, at: Callable[[], T], tell: Callable[[T], str]) -> T | None:
+        try:
+            found = at()
+            findings.append(Finding(what, True, tell(found)))
+        except UserError as error:
+            findings.append(Finding(what, False, str(error)))
+            return None
+        return found
+
+    look("device", lambda: environment.pick_device(choices.device), lambda d: f"{d} ({environment.device_name(d)})")
+    settings = {
+        name: look(f"method {name}", lambda name=name: bench.resolve(name, suite, choices), _settings_line)  # type: ignore[misc]
+        for name in choices.methods or tuple(suite.methods)
+    }
+    look("--set", lambda: bench.refuse_idle(choices, list(settings)), lambda _: "every setting has its method")
+    dataset = look(
+        "data", lambda: open_dataset(suite.data, suite.tasks, choices.data_root), lambda d: f"{d.num_classes} classes"
+    )
+    for task in suite.tasks if dataset else ():
+        look(f"task {task}", lambda task=task: dataset.inspect(task), str)  # type: ignore[misc, union-attr]
+    name = choices.model or suite.model
+    model = look(f"model {name}", lambda: models.load(name), lambda m: f"weights {m.weights_hash}")
+    if model and dataset:
+        look("classes", lambda: bench.same_classes(model, dataset, suite.name), lambda _: f"{model.num_classes}")
+        _build_methods(look, suite, choices, settings, model)
+    return findings
+
+
+def _build_methods(
+    look: Callable[..., Any],
+    suite: Suite,
+    choices: Choices,
+    settings: dict[str, dict[str, Any] | None],
+    model: SourceModel,
+) -> None:
+    batch_size = choices.batch_size or suite.batch_size
+    for name, given in settings.items():
+        if given is not None:
+            look(
+                f"{name} on {model.name}",
+                lambda name=name, given=given: bench.try_method(name, given, model, batch_size),
+                lambda method: f"adapts {sum(t.numel() for t in method.adapted_parameters().values()):,} numbers",
+            )
+
+
+def _settings_line(given: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in given.items()) or "its own defaults"

@@ -1,0 +1,81 @@
+"""Checkpoint files that say how to build their model: safetensors with a JSON note in the header."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tta_bench.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+HEADER = "tta_bench"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a checkpoint needs to be built again, and how it came to be."""
+
+    architecture: dict[str, Any]  # keyword arguments of timm's VisionTransformer, or {"timm": name, ...}
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    made_by: dict[str, Any] = field(default_factory=dict)  # command, seed, accuracy
+
+
+def save(model: nn.Module, note: Note, path: Path) -> None:
+    """Write weights and note whole or not at all."""
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    save_file(weights, part, metadata={HEADER: json.dumps(asdict(note), sort_keys=True)})
+    part.chmod(0o644)  # safetensors makes private files
+    part.replace(path)
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], Note]:
+    """Read a checkpoint that `save` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = (file.metadata() or {}).get(HEADER)
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: no readable safetensors file ({error})") from error
+    if header is None:
+        raise UserError(f"{path}: has no '{HEADER}' note in its header, so its architecture is unknown")
+    return weights, Note(**json.loads(header))
+
+
+def build(note: Note) -> nn.Module:
+    """The model that the note describes, with fresh weights."""
+    import timm
+    from timm.models.vision_transformer import VisionTransformer
+
+    arguments = dict(note.architecture)
+    name = arguments.pop("timm", None)
+    model: nn.Module = timm.create_model(name, **arguments) if name else VisionTransformer(**arguments)
+    return model
+
+
+def weights_hash(state: Mapping[str, Tensor]) -> str:
+    """A name for weights by their content, whatever file they came from."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(_bytes_type()).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _bytes_type() -> Any:
+    import torch
+
+    return torch.uint8

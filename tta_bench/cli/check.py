@@ -1,0 +1,31 @@
+"""`tta-bench check`: everything that can be known before GPU time is spent."""
+
+from __future__ import annotations
+
+import argparse
+
+from tta_bench.cli import options
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "check",
+        help="find what is wrong before time is spent",
+        description="Check data, weights, methods and settings of a run without running it. Takes the options of run.",
+    )
+    options.add_choices(verb)
+    verb.set_defaults(action=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from tta_bench import suite
+    from tta_bench.check import check
+
+    console = options.console()
+    findings = check(suite.load(args.suite), options.choices(args))
+    for finding in findings:
+        mark, style = ("ok   ", "green") if finding.ok else ("ERROR", "bold red")
+        console.print(f"{mark} {finding.what}: {finding.told}", style=style if not finding.ok else "", markup=False)
+    wrong = sum(not finding.ok for finding in findings)
+    console.print(f"{wrong} of {len(findings)} checks failed." if wrong else "All is well: `run` may start.")
+    return 2 if wrong else 0

@@ -1,0 +1,76 @@
+"""`tta-bench list`: what is there."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from tta_bench.cli import options
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser("list", help="show methods, suites or models", description="Show what can be run.")
+    verb.add_argument("what", choices=("methods", "suites", "models"))
+    verb.set_defaults(action=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    {"methods": _methods, "suites": _suites, "models": _models}[args.what]()
+    return 0
+
+
+def _methods() -> None:
+    from tta_bench import registry
+    from tta_bench.bench import method_rows
+
+    names = registry.installed().names()
+    if not names:
+        registry.installed().entry("")  # says what to do
+    rows = method_rows(names)
+    _show(
+        ("method", "paper", "adapts", "scored", "passes per batch", "source data"),
+        [
+            (r["name"], r["paper"], r["adapts"], r["score_point"], r["passes"], "needed" if r["needs_source"] else "–")
+            for r in rows
+            if "error" not in r
+        ],
+    )
+    for row in rows:
+        if "error" in row:
+            options.console().print(Text(f"  {row['error']}", style="red"))
+
+
+def _suites() -> None:
+    from tta_bench import suite
+
+    suites = [suite.load(name) for name in suite.names()]
+    _show(
+        ("suite", "tasks", "model", "batch", "about"),
+        [(s.name, str(len(s.tasks)), s.model, str(s.batch_size), s.about) for s in suites],
+    )
+
+
+def _models() -> None:
+    from tta_bench import models
+
+    rows = []
+    for name in models.EMBEDDED:
+        model = models.load(name)
+        rows.append((name, str(model.num_classes), model.weights_hash, "comes with tta-bench"))
+    _show(("model", "classes", "weights", "about"), rows)
+    options.console().print(
+        "  Also: any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k,\n"
+        "  and any .safetensors file that `tta-bench train-source` wrote."
+    )
+
+
+def _show(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    options.console().print(table)

@@ -1,0 +1,67 @@
+"""`tta-bench`: reads the command line and hands over to one verb."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import tta_bench
+from tta_bench.cli import check, list_, report, run, train_source
+from tta_bench.errors import UserError
+
+EXAMPLES = """\
+examples:
+  tta-bench run                                     compare all built-in methods on the embedded suite
+  tta-bench run --methods sar,dpal --suite imagenet-c-5 --data-root /data
+  tta-bench check --suite digits-c-5                find what is wrong before time is spent
+  tta-bench report results/runs/digits-c-5          make the tables again from the records
+
+exit status: 0 all went well, 1 a cell failed, 2 a mistake in the input, 130 interrupted
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line; building it imports nothing heavy."""
+    top = Parser(
+        prog="tta-bench",
+        description="Compare test-time adaptation methods fairly: same weights, same images, same order.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"tta-bench {tta_bench.__version__}")
+    verbs = top.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB", parser_class=Parser)
+    for verb in (run, report, list_, check, train_source):
+        verb.add(verbs)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; a user's mistake is one line on stderr and status 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    args = parser().parse_args(arguments)
+    args.command = ["tta-bench", *arguments]
+    try:
+        status: int = args.action(args)
+    except UserError as error:
+        print(f"tta-bench: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("tta-bench: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone
+        sys.stderr.close()
+        return 0
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Options that several verbs share, and the types of their values."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tta_bench import suite
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tta_bench.bench import Choices
+
+
+def add_choices(verb: argparse.ArgumentParser) -> None:
+    """What to compare on what: the options of `run` and `check`."""
+    what = verb.add_argument_group("what to compare")
+    what.add_argument("--methods", type=names, default=(), metavar="A,B,…", help="methods, in the order of the rows (default: those of the suite)")
+    what.add_argument("--suite", default=suite.DEFAULT, metavar="NAME", help="a suite's name or a YAML file (default: %(default)s)")
+    what.add_argument("--model", metavar="NAME", help="a model of `list models`, a timm tag or a .safetensors file (default: the suite's)")
+    what.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help="a method's setting, as in sar.lr=0.01; may be repeated")
+    how = verb.add_argument_group("how to run")
+    how.add_argument("--seeds", type=seeds, default=(), metavar="0,1,2", help="seeds of the stream's order, each a run of its own (default: the suite's)")
+    how.add_argument("--limit", type=positive, metavar="N", help="only the first N images of each stream; marks results as not reportable")
+    how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
+    how.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: the GPU if there is one)")
+    how.add_argument("--data-root", type=Path, metavar="DIR", help="where datasets lie; the embedded suites need none")
+
+
+def choices(args: argparse.Namespace) -> Choices:
+    """The options of `add_choices` as the harness takes them."""
+    from tta_bench import settings
+    from tta_bench.bench import Choices
+
+    return Choices(
+        methods=args.methods,
+        model=args.model,
+        seeds=args.seeds,
+        limit=args.limit,
+        batch_size=args.batch_size,
+        device=args.device,
+        data_root=args.data_root,
+        overrides=settings.parse(args.set),
+    )
+
+
+def console() -> Console:
+    """The screen; a file or a pipe gets lines wide enough for whole tables."""
+    from rich.console import Console
+
+    screen = Console(highlight=False)
+    return screen if screen.is_terminal else Console(highlight=False, width=200)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Comma-separated names, each once."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise argparse.ArgumentTypeError("expected at least one name")
+    for name in found:
+        if found.count(name) > 1:
+            raise argparse.ArgumentTypeError(f"'{name}' is named twice")
+    return found
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    """Comma-separated whole numbers, each once."""
+    try:
+        found = tuple(int(name) for name in names(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected whole numbers as in 0,1,2, got '{text}'") from error
+    if min(found) < 0 or len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"expected different numbers of at least 0, got '{text}'")
+    return found
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got '{text}'")
+    return int(text)

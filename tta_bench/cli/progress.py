@@ -1,0 +1,85 @@
+"""How a run looks while it goes on: two bars on a terminal, one plain line per cell elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tta_bench.bench import Watcher
+from tta_bench.record import Record
+from tta_bench.runner import Work
+
+
+class RunWatcher(Watcher):
+    """Counts cells and says a line about each."""
+
+    def __init__(self, cells: int, console: Console) -> None:
+        self.cells = cells
+        self.console = console
+        self.finished = 0
+        self.kept = 0
+
+    def on_record(self, record: Record, is_new: bool) -> None:
+        self.finished += record.status == "done"
+        self.kept += 1
+        if is_new:
+            self.console.print(f"[{self.kept:>{len(str(self.cells))}}/{self.cells}] {_line(record)}", markup=False)
+
+    def stop(self) -> None:
+        """Take moving parts off the screen."""
+
+
+class BarWatcher(RunWatcher):
+    """Shows all cells and the current one, with running accuracy and time left."""
+
+    def __init__(self, cells: int, console: Console) -> None:
+        super().__init__(cells, console)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        self.bars = Progress(*columns, console=console, transient=True)
+        self.all = self.bars.add_task("all cells", total=cells, note="")
+        self.one = self.bars.add_task("", total=None, note="", visible=False)
+        self.shown = 0.0
+
+    def on_start(self, work: Work) -> None:
+        name = f"{work.cell.method} on {work.cell.task}"
+        self.bars.reset(self.one, description=name, total=len(work.stream.order), note="", visible=True)
+
+    def on_batch(self, images: int, accuracy: float) -> None:
+        if time.monotonic() - self.shown > 0.1:  # the screen is slower than a batch
+            self.shown = time.monotonic()
+            self.bars.update(self.one, completed=images, note=f"{100 * accuracy:.1f} %")
+
+    def on_record(self, record: Record, is_new: bool) -> None:
+        super().on_record(record, is_new)
+        self.bars.update(self.all, completed=self.kept)
+
+    def stop(self) -> None:
+        self.bars.stop()
+
+
+@contextmanager
+def watch(cells: int, console: Console) -> Iterator[RunWatcher]:
+    """A watcher that fits the screen; bars are gone when the run ends."""
+    if not console.is_terminal:
+        yield RunWatcher(cells, console)
+        return
+    watcher = BarWatcher(cells, console)
+    with watcher.bars:
+        yield watcher
+
+
+def _line(record: Record) -> str:
+    name = f"{record.cell.method:<14} {record.cell.task}, seed {record.cell.seed}"
+    if record.status != "done":
+        return f"{name}: FAILED: {record.reason}"
+    return f"{name}: {100 * record.top1:.1f} % in {record.seconds['adapt']:.1f} s"

@@ -1,0 +1,63 @@
+"""`tta-bench run`: stream each task once per method, then show the tables."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tta_bench.cli import options
+
+RUNS = Path("results/runs")
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "run",
+        help="compare methods on a suite",
+        description="Compare methods on a suite. What is finished stays: the same command again goes on where it was.",
+    )
+    options.add_choices(verb)
+    out = verb.add_argument_group("where results go")
+    out.add_argument("--out", type=Path, metavar="DIR", help=f"the run's folder (default: {RUNS}/<suite>)")
+    out.add_argument("--fresh", action="store_true", help="start over; an old folder is moved aside, not deleted")
+    verb.set_defaults(action=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from tta_bench import suite
+    from tta_bench.bench import Plan, execute
+    from tta_bench.cli.progress import watch
+    from tta_bench.report.write import report
+    from tta_bench.store import Store
+
+    console = options.console()
+    chosen = suite.load(args.suite)
+    folder = args.out or RUNS / chosen.name
+    # Checked first: a folder that cannot be written should not cost the time to load a model.
+    store = Store.create(folder, chosen.name, fresh=args.fresh)
+    plan = Plan(chosen, options.choices(args))
+    if args.fresh:
+        old = store.set_aside()
+        if old:
+            console.print(f"The old folder is now {old}")
+        store = Store.create(folder, chosen.name)
+    store.note_command(chosen.name, args.command)
+    console.print(f"{chosen.name}: {chosen.about}", style="dim")
+
+    with watch(len(plan), console) as watcher:
+        try:
+            records = execute(plan, store, watcher)
+        except KeyboardInterrupt:
+            watcher.stop()
+            console.print(
+                f"Interrupted: {watcher.finished} of {len(plan)} cells are kept in {folder}. "
+                f"Run the same command again to go on."
+            )
+            return 130
+    console.print()
+    files = report(records, store.report, console)
+    console.print(f"Written: {', '.join(str(file) for file in files)}")
+    failed = [record for record in records if record.status != "done"]
+    if failed:
+        console.print(f"{len(failed)} of {len(records)} cells failed; the same command again tries only these.")
+    return 1 if failed else 0

@@ -1,0 +1,92 @@
+"""The corruptions of ImageNet-C, made on the spot: the published families, order and strengths.
+
+    corrupted = corrupt(image, "fog", 3, image_id="digits/test/17")
+
+Chance comes from a generator seeded by (corruption, severity, image id) alone, so an image is corrupted the
+same way whatever was done before it, in whichever process or batch. Where a family departs from the released
+scripts its docstring says so; all differ from them in rounding to the nearest grey level instead of down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.corruptions import blur, digital, noise, weather
+from tta_bench.corruptions._random import generator
+from tta_bench.corruptions._resample import Image, to_bytes, to_float
+from tta_bench.corruptions.spatter import spatter
+from tta_bench.corruptions.tables import LARGE, SMALL, Row
+from tta_bench.errors import UserError, did_you_mean
+
+__all__ = ["CORRUPTIONS", "HELD_OUT", "SEVERITIES", "Scale", "corrupt"]
+
+Scale = Literal["small", "large", "auto"]
+
+_FAMILIES: dict[str, Callable[[Image, Row, np.random.Generator], Image]] = {
+    "gaussian_noise": noise.gaussian_noise,
+    "shot_noise": noise.shot_noise,
+    "impulse_noise": noise.impulse_noise,
+    "defocus_blur": blur.defocus_blur,
+    "glass_blur": blur.glass_blur,
+    "motion_blur": blur.motion_blur,
+    "zoom_blur": blur.zoom_blur,
+    "snow": weather.snow,
+    "frost": weather.frost,
+    "fog": weather.fog,
+    "brightness": digital.brightness,
+    "contrast": digital.contrast,
+    "elastic_transform": digital.elastic_transform,
+    "pixelate": digital.pixelate,
+    "jpeg_compression": digital.jpeg_compression,
+    "speckle_noise": noise.speckle_noise,
+    "gaussian_blur": blur.gaussian_blur,
+    "spatter": spatter,
+    "saturate": digital.saturate,
+}
+
+CORRUPTIONS: tuple[str, ...] = tuple(_FAMILIES)[:15]
+"""The fifteen that are scored, in the published order."""
+
+HELD_OUT: tuple[str, ...] = tuple(_FAMILIES)[15:]
+"""The four kept apart for choosing hyper-parameters."""
+
+SEVERITIES = range(1, 6)
+
+_SMALLEST = 8
+_LARGE_FROM = 64
+
+
+def corrupt(
+    image: NDArray[np.uint8], name: str, severity: int, *, image_id: str, scale: Scale = "auto"
+) -> NDArray[np.uint8]:
+    """A corrupted copy of an [H, W, 3] image; the image itself stays as it is.
+
+    `scale` picks the strengths: "small" those of CIFAR-10-C, made for 32 px, "large" those of ImageNet-C,
+    made for 224 px. "auto" takes the small ones when the shorter side is below 64 px: there, the large blurs
+    would leave nothing to recognise. Raises UserError for a name, severity, scale or image it cannot use.
+    """
+    if name not in _FAMILIES:
+        raise UserError(f"unknown corruption '{name}'{did_you_mean(name, _FAMILIES)}")
+    if severity not in SEVERITIES:
+        raise UserError(f"severity of {name}: expected a whole number from 1 to 5, got {severity!r}")
+    if scale not in ("small", "large", "auto"):
+        raise UserError(f"unknown scale '{scale}'{did_you_mean(str(scale), ('small', 'large', 'auto'))}")
+    _check_image(image)
+    if scale == "auto":
+        scale = "small" if min(image.shape[:2]) < _LARGE_FROM else "large"
+    severity = int(severity)
+    row = (SMALL if scale == "small" else LARGE)[name][severity - 1]
+    return to_bytes(_FAMILIES[name](to_float(image), row, generator(name, severity, image_id)))
+
+
+def _check_image(image: NDArray[np.uint8]) -> None:
+    shape, kind = getattr(image, "shape", None), getattr(image, "dtype", type(image).__name__)
+    if kind != np.uint8:
+        raise UserError(f"image to corrupt: expected an array of uint8, got {kind}")
+    if shape is None or len(shape) != 3 or shape[2] != 3 or min(shape[:2]) < _SMALLEST:
+        sides = f"[H, W, 3] with H and W at least {_SMALLEST}"
+        raise UserError(f"image to corrupt: expected shape {sides}, got {list(shape or ())}")

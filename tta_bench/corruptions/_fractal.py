@@ -1,0 +1,55 @@
+"""Clouds by midpoint displacement: the shape of fog, and the uneven light on ice."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Field = NDArray[np.float64]
+
+
+def plasma(side: int, decay: float, rng: np.random.Generator) -> Field:
+    """A [side, side] fractal from 0 to 1 whose opposite edges meet; `side` is a power of two.
+
+    Diamond-square: from one height, fill in the middles of squares, then of edges, with the mean of their
+    four neighbours and a random push that falls by decay² as the grid gets finer. A larger decay is a
+    smoother cloud.
+    """
+    # The release multiplies the push by a factor that already bounds it, hence the square.
+    push, step = 1.0, side
+    noise = rng.uniform(-1, 1, size=(side, side))
+    heights = np.zeros((side, side))
+    while step >= 2:
+        middle = slice(step // 2, None, step)
+        whole = slice(None, None, step)
+        corners = heights[whole, whole]
+        across = corners + _after(corners, axis=1)
+        along = corners + _after(corners, axis=0)
+        centres = (across + _after(across, axis=0)) / 4 + push * noise[middle, middle]
+        heights[middle, middle] = centres
+        heights[whole, middle] = (across + centres + _before(centres, axis=0)) / 4 + push * noise[
+            whole, middle
+        ]
+        heights[middle, whole] = (along + centres + _before(centres, axis=1)) / 4 + push * noise[
+            middle, whole
+        ]
+        push /= decay**2
+        step //= 2
+    heights -= heights.min()
+    heights /= heights.max()
+    return heights
+
+
+def _after(field: Field, axis: int) -> Field:
+    """Each point's next neighbour along an axis, the last one's being the first."""
+    # np.roll does the same in several times the time: on the coarse grids its bookkeeping is all there is.
+    if axis == 0:
+        return np.concatenate((field[1:], field[:1]))
+    return np.concatenate((field[:, 1:], field[:, :1]), axis=1)
+
+
+def _before(field: Field, axis: int) -> Field:
+    """Each point's previous neighbour along an axis, the first one's being the last."""
+    if axis == 0:
+        return np.concatenate((field[-1:], field[:-1]))
+    return np.concatenate((field[:, -1:], field[:, :-1]), axis=1)

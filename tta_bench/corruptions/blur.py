@@ -1,0 +1,104 @@
+"""Blur: light lands beside where it belongs."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+
+from tta_bench.corruptions._resample import Image, Tap, gaussian, motion_taps, shift_and_add, to_bytes, zoom
+from tta_bench.corruptions.tables import Row
+
+
+def defocus_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """A lens out of focus: the mean over a disk of the given radius, its rim softened by the given sigma."""
+    radius, softness = row
+    return shift_and_add(image, _disk(radius, softness), "reflect")
+
+
+@lru_cache
+def _disk(radius: float, softness: float) -> tuple[Tap, ...]:
+    reach = max(8, math.ceil(radius))
+    y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
+    kernel = (y**2 + x**2 <= radius**2).astype(np.float64)
+    # As published: three taps soften a small disk, five a large one, whatever the sigma would ask for. A disk
+    # that fills its grid is mirrored at the grid's edge meanwhile, and so gains a hundredth of light.
+    half = 1 if radius <= 8 else 2
+    rim = np.exp(-0.5 * (np.arange(-half, half + 1) / softness) ** 2)
+    rim /= rim.sum()
+    kernel = np.pad(kernel / kernel.sum(), half, mode="reflect")
+    for axis in (0, 1):
+        kernel = np.apply_along_axis(np.convolve, axis, kernel, rim, mode="valid")
+    # exp(-50) is a number to numpy, but no light.
+    seen = kernel > 1e-7
+    return tuple(zip(y[seen].tolist(), x[seen].tolist(), kernel[seen].tolist(), strict=True))
+
+
+def glass_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """Frosted glass: blur by sigma, then move pixels by up to `reach`, `passes` times, then blur again.
+
+    The released loop means to swap each pixel with a neighbour, but exchanges two numpy views, so that the
+    neighbour's colour ends up in both places: it copies. The published images are made of copies, and so are
+    ours.
+    """
+    sigma, reach, passes = row[0], int(row[1]), int(row[2])
+    soft = gaussian(image, sigma)
+    height, width = image.shape[:2]
+    pixels = soft.reshape(height * width, -1)
+    for _ in range(passes):
+        pixels = pixels[_copied_from(height, width, reach, rng)]
+    return gaussian(pixels.reshape(image.shape), sigma)
+
+
+def _copied_from(height: int, width: int, reach: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """For each pixel, the one whose colour it shows after one pass: exactly what the loop would leave.
+
+    The loop goes from the last pixel back to the first, so a pixel that copies from further on takes what was
+    copied there before. Following such chains to their end by doubling (each pixel looks up where its
+    neighbour's chain has got to) needs a handful of look-ups where the loop needs one step per pixel.
+    """
+    grid = np.arange(height * width).reshape(height, width)
+    inner = np.s_[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1]
+    down, right = rng.integers(-reach, reach, size=(2, *grid[inner].shape))
+    targets, touched = grid.copy(), np.zeros((height, width), dtype=bool)
+    targets[inner] += down * width + right
+    touched[inner] = True
+    place, source, moved = grid.ravel(), targets.ravel(), touched.ravel()
+    end = np.where(moved & moved[source] & (source > place), source, place)
+    while True:
+        further = end[end]
+        if np.array_equal(further, end):
+            origin: NDArray[np.int64] = source[end]
+            return origin
+        end = further
+
+
+def motion_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """A moving camera: every pixel trails off in one direction within 45° of the horizontal."""
+    radius, sigma = row
+    return shift_and_add(image, motion_taps(radius, sigma, rng.uniform(-45, 45)), "edge")
+
+
+def zoom_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """A camera rushing forward: the mean of the image and its magnifications from 1 to the given factor.
+
+    The zooms are rounded to 8 bits before they are averaged: less than half a grey level in the mean.
+    """
+    stop, step = row
+    still = Pillow.fromarray(to_bytes(image))
+    # np.arange decides by rounding whether `stop` belongs: it decided the published images too.
+    factors = np.arange(1, stop, step).tolist()
+    total = image * np.float32(255)
+    for factor in factors:
+        total += np.asarray(zoom(still, factor))
+    mean: Image = total / np.float32(255 * (len(factors) + 1))
+    return mean
+
+
+def gaussian_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """Plain Gaussian blur of the given sigma."""
+    (sigma,) = row
+    return gaussian(image, sigma)

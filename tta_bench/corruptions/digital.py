@@ -1,0 +1,106 @@
+"""Digital: what processing does to a picture, from exposure to compression."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from io import BytesIO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+
+from tta_bench.corruptions._resample import Image, sample, to_bytes, to_float
+from tta_bench.corruptions.tables import Row
+
+
+def brightness(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """The value of HSV raised by the given amount, at the same hue and saturation."""
+    (rise,) = row
+    value = image.max(axis=2, keepdims=True)
+    raised = np.minimum(value + np.float32(rise), 1)
+    # RGB is proportional to value at fixed hue and saturation, so no detour through HSV is needed.
+    lit = np.where(value > 0, value, 1)
+    bright: Image = np.where(value > 0, image * (raised / lit), raised)
+    return bright
+
+
+def saturate(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """The saturation of HSV times a factor plus an offset.
+
+    As published, a grey pixel has hue 0, so an offset turns it reddish.
+    """
+    factor, offset = row
+    value = image.max(axis=2, keepdims=True)
+    spread = value - image.min(axis=2, keepdims=True)
+    saturation = spread / np.where(value > 0, value, 1)
+    wanted = np.clip(saturation * np.float32(factor) + np.float32(offset), 0, 1)
+    # The distance of each channel from the largest grows in proportion to saturation.
+    coloured = value - (value - image) * (wanted / np.where(spread > 0, saturation, 1))
+    red = value * (1 - wanted * np.array([0, 1, 1], dtype=np.float32))
+    vivid: Image = np.where(spread > 0, coloured, red)
+    return vivid
+
+
+def contrast(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """Each channel drawn towards its own mean, the given share of its contrast left."""
+    (share,) = row
+    mean = image.mean(axis=(0, 1), keepdims=True, dtype=np.float64).astype(np.float32)
+    flat: Image = (image - mean) * np.float32(share) + mean
+    return flat
+
+
+def elastic_transform(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """A random affine map, then a smooth random displacement.
+
+    The row holds the displacement's strength, its smoothness and the affine jitter, each as a share of the
+    shorter side: the published lengths at the published sizes, and the same look at any other.
+    """
+    height, width = image.shape[:2]
+    strength, smoothness, jitter = (min(height, width) * share for share in row)
+    rows, columns = np.mgrid[:height, :width].astype(np.float64)
+    tilted = sample(image, *_affine(rows, columns, jitter, rng))
+    if strength == 0:
+        return tilted
+    noise = rng.uniform(-1, 1, size=(2, height, width))
+    shift = strength * (_smoother(height, smoothness) @ noise @ _smoother(width, smoothness).T)
+    return sample(tilted, rows + shift[0], columns + shift[1])
+
+
+def _affine(
+    rows: NDArray[np.float64], columns: NDArray[np.float64], jitter: float, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Where each pixel comes from, if three corners of a central square move by up to `jitter`."""
+    height, width = rows.shape
+    half = min(height, width) // 3
+    corners = np.array([height // 2, width // 2]) + half * np.array([[1, 1], [-1, 1], [-1, -1]])
+    moved = corners + rng.uniform(-jitter, jitter, size=(3, 2))
+    back = np.linalg.solve(np.column_stack((moved, np.ones(3))), corners)
+    source_rows, source_columns = (rows * a + columns * b + c for a, b, c in back.T)
+    return source_rows, source_columns
+
+
+@lru_cache(maxsize=32)
+def _smoother(length: int, sigma: float) -> NDArray[np.float64]:
+    """Gaussian smoothing along an axis, as a matrix: the widest published kernel outgrows the image."""
+    from scipy.ndimage import gaussian_filter1d
+
+    matrix: NDArray[np.float64] = gaussian_filter1d(np.eye(length), sigma, axis=0, mode="reflect", truncate=3)
+    matrix.flags.writeable = False
+    return matrix
+
+
+def pixelate(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """Shrunk to the given share and blown up again, by box averages."""
+    (share,) = row
+    full = Pillow.fromarray(to_bytes(image))
+    coarse = full.resize((int(full.width * share), int(full.height * share)), Pillow.Resampling.BOX)
+    return to_float(np.asarray(coarse.resize(full.size, Pillow.Resampling.BOX)))
+
+
+def jpeg_compression(image: Image, row: Row, rng: np.random.Generator) -> Image:
+    """Through JPEG at the given quality, Pillow's other defaults."""
+    (quality,) = row
+    file = BytesIO()
+    Pillow.fromarray(to_bytes(image)).save(file, "JPEG", quality=int(quality))
+    with Pillow.open(file) as decoded:
+        return to_float(np.asarray(decoded))

@@ -1,0 +1,50 @@
+"""The embedded data: scikit-learn's 1,797 real handwritten digits as 32x32 RGB, clean or corrupted.
+
+They come inside scikit-learn's wheel, so a first benchmark needs no download.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from tta_bench.corruptions import corrupt
+from tta_bench.images import ArrayImages
+from tta_bench.seeding import permutation
+
+SIZE = 32
+TRAIN_IMAGES = 900  # the other 897 are the test split
+
+
+@lru_cache(maxsize=2)
+def clean(split: str) -> ArrayImages:
+    """The clean images of one split, "train" or "test"; the split is the same everywhere."""
+    from sklearn.datasets import load_digits  # slow to import
+
+    grey, labels = load_digits(return_X_y=True)
+    order = permutation(len(grey), "digits", "split")
+    chosen = np.sort(order[:TRAIN_IMAGES] if split == "train" else order[TRAIN_IMAGES:])
+    images = np.stack([_enlarge(grey[i].reshape(8, 8)) for i in chosen])
+    return ArrayImages(images, labels[chosen].astype(np.int64), [f"digits/{i:04d}" for i in chosen])
+
+
+@lru_cache(maxsize=20)
+def corrupted(corruption: str, severity: int) -> ArrayImages:
+    """The test split under one corruption; kept, because every method and seed reads it again."""
+    test = clean("test")
+    images = test.read(np.arange(len(test.ids))).transpose(0, 2, 3, 1)
+    worse = [
+        corrupt(image, corruption, severity, image_id=image_id, scale="small")
+        for image, image_id in zip(images, test.ids, strict=True)
+    ]
+    return ArrayImages(np.stack(worse).transpose(0, 3, 1, 2), test.labels, test.ids)
+
+
+def _enlarge(grey: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """An 8x8 image of ink in 0..16 as [3, 32, 32] bytes."""
+    ink = Image.fromarray(np.round(grey * (255 / 16)).astype(np.uint8))
+    large = np.asarray(ink.resize((SIZE, SIZE), Image.Resampling.BICUBIC))
+    return np.repeat(large[None], 3, axis=0)

@@ -1,0 +1,26 @@
+"""Errors that a user can mend. The command line prints their one line and exits with status 2."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something in the user's input is wrong: the message says what, where and what to do."""
+
+
+class UnmatchedStreams(UserError):
+    """Rows of one table did not see the same images in the same order."""
+
+
+class CellFailed(Exception):
+    """One method failed on one stream: the other cells go on, and the record keeps the reason."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint to append to "unknown ...": the nearest known word if one is near, and the list of all."""
+    choices = sorted(known)
+    near = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    return f"{hint} (known: {', '.join(choices) or 'none'})"

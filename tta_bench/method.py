@@ -1,0 +1,98 @@
+"""The one interface between the harness and a test-time adaptation method.
+
+A method is a class whose constructor takes the model, `num_classes` and `batch_size`, and its own settings as
+keyword arguments with the published defaults. It sees images only, never labels:
+
+    class Mine(Method):
+        def __init__(self, model, *, num_classes, batch_size, lr=1e-3):
+            super().__init__(model, num_classes=num_classes, batch_size=batch_size)
+            ...
+
+        def adapt(self, batch):
+            ...
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from tta_bench.errors import UserError, did_you_mean
+
+ScorePoint = Literal["pre-update", "perturbed", "post-update"]
+
+
+class Method(ABC):
+    """Adapts a model to a stream of unlabelled batches, one `adapt` call per batch.
+
+    The model normalises its input itself, so `adapt` gets images in [0, 1]. A method changes no parameter
+    outside `adapted_parameters()`, draws nothing from the global random generators, and after `reset()`
+    replays the same stream bit for bit.
+    """
+
+    # For `tta-bench list methods`, one short phrase each.
+    paper: ClassVar[str] = ""
+    adapts: ClassVar[str] = ""
+    passes: ClassVar[str] = ""
+
+    needs_source: ClassVar[bool] = False
+    """Whether `prepare` must be called with source-like batches before the first `adapt`."""
+
+    score_point: ScorePoint = "pre-update"
+    """Which weights made the logits that `adapt` returns."""
+
+    resets: int = 0
+    """How often the method itself has fallen back to the source weights (its recovery scheme)."""
+
+    def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:
+        self.model = model
+        self.num_classes = num_classes
+        self.batch_size = batch_size
+        self._start: dict[str, Tensor] = {}
+
+    @abstractmethod
+    def adapt(self, batch: Tensor) -> Tensor:
+        """Adapt to images [B, 3, H, W] in [0, 1]; return their logits [B, num_classes], detached."""
+
+    def prepare(self, source_batches: Iterable[Tensor]) -> None:
+        """Learn what the method needs from unlabelled source batches; changes no adapted tensor."""
+        if self.needs_source:
+            raise NotImplementedError(f"{type(self).__name__} needs source data but defines no prepare()")
+
+    def adapted_parameters(self) -> dict[str, Tensor]:
+        """The tensors that `adapt` changes, live, by the model's own parameter names."""
+        return {}
+
+    def adapted_state(self) -> dict[str, Tensor]:
+        """Copies of the adapted tensors as they are now."""
+        return {name: tensor.detach().clone() for name, tensor in self.adapted_parameters().items()}
+
+    def load_adapted_state(self, state: Mapping[str, Tensor]) -> None:
+        """Put values into adapted tensors; unknown names and wrong shapes are errors."""
+        live = self.adapted_parameters()
+        for name, value in state.items():
+            if name not in live:
+                raise UserError(f"initial state: unknown tensor '{name}'{did_you_mean(name, live)}")
+            if live[name].shape != value.shape:
+                raise UserError(
+                    f"initial state: '{name}' has shape {tuple(value.shape)}, expected {tuple(live[name].shape)}"
+                )
+            with torch.no_grad():
+                live[name].copy_(value)
+
+    def remember(self) -> None:
+        """Take the snapshot that `reset` returns to. `build_method` calls it once, before the first batch."""
+        self._start = self.adapted_state()
+
+    def reset(self) -> None:
+        """Return to the state at construction: weights, optimiser and everything learned from the stream."""
+        self.load_adapted_state(self._start)
+        self.resets = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what the method itself gathered from the stream: momentum, moving averages, memories."""

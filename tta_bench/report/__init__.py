@@ -1,0 +1,1 @@
+"""Tables from records. Imports neither torch nor the runner: reports are made on a laptop."""

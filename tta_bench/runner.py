@@ -1,0 +1,187 @@
+"""Runs one cell: fresh model, fresh method, one pass over the stream. Only `adapt` is inside the timer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tta_bench import environment, memory
+from tta_bench.cell import Cell
+from tta_bench.cost import CostCounter
+from tta_bench.errors import CellFailed
+from tta_bench.images import ImageSet
+from tta_bench.metrics import expected_calibration_error
+from tta_bench.models import SourceModel
+from tta_bench.record import Predictions, Record
+from tta_bench.registry import build_method
+from tta_bench.store import now
+from tta_bench.stream import Stream
+
+OnBatch = Callable[[int, float], None]  # images done, running accuracy
+
+
+@dataclass(frozen=True)
+class Work:
+    """A cell together with what it needs to run."""
+
+    cell: Cell
+    stream: Stream
+    images: ImageSet
+    source_images: ImageSet
+    model: SourceModel
+    device: torch.device
+
+
+class Stopwatch:
+    """Wall time of work on a device; a GPU is synchronised at both ends, so queued kernels are counted."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.laps: list[float] = []
+
+    def __enter__(self) -> Stopwatch:
+        synchronise(self.device)
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        synchronise(self.device)
+        self.laps.append(time.perf_counter() - self._start)
+
+    @property
+    def total(self) -> float:
+        return sum(self.laps)
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done all that was asked of it; a CPU always has."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> tuple[Record, Predictions]:
+    """Run a cell to its end. Whatever the method raises comes through; bad logits are a CellFailed."""
+    cell, device = work.cell, work.device
+    memory.start(device)
+    building, preparing, loading, adapting = (Stopwatch(device) for _ in range(4))
+    with building:
+        model = work.model.fresh(device)
+        method = build_method(
+            cell.method,
+            model,
+            num_classes=work.model.num_classes,
+            batch_size=cell.batch_size,
+            params=cell.settings,
+        )
+    with CostCounter(model) as prepared, preparing:
+        if method.needs_source:
+            method.prepare(source_batches(work))
+
+    scores = Scores(work.images.labels, work.model.num_classes)
+    with CostCounter(model) as cost:
+        for indices in work.stream.batches(cell.batch_size):
+            with loading:
+                batch = load_batch(work.images, indices, device)
+            with adapting:
+                logits = method.adapt(batch)
+            scores.add(indices, logits)
+            on_batch(scores.images, scores.accuracy)
+
+    predictions = scores.predictions()
+    record = Record(
+        cell=cell,
+        status="done",
+        samples=len(predictions.label),
+        top1=float(predictions.correct.mean()),
+        top5=float(predictions.in_top5.mean()),
+        ece=expected_calibration_error(predictions.confidence, predictions.correct),
+        score_point=method.score_point,
+        needs_source=method.needs_source,
+        resets=method.resets,
+        seconds={
+            "adapt": adapting.total,
+            "first_batch": adapting.laps[0],
+            "load": loading.total,
+            "prepare": preparing.total,
+            "build": building.total,
+        },
+        batch_seconds=adapting.laps,
+        sample_forwards=cost.sample_forwards,
+        sample_backwards=cost.sample_backwards,
+        prepare_forwards=prepared.sample_forwards,
+        prepare_backwards=prepared.sample_backwards,
+        memory=memory.peak(device),
+        environment=environment.describe(device),
+        finished_at=now(),
+    )
+    return record, predictions
+
+
+def load_batch(images: ImageSet, indices: NDArray[np.int64], device: torch.device) -> Tensor:
+    """Images as floats in [0, 1] on the device; they travel as bytes, a quarter of the copy."""
+    return torch.from_numpy(images.read(indices)).to(device).float().div_(255)
+
+
+def source_batches(work: Work) -> Iterator[Tensor]:
+    """Clean source images in batches of the cell's size, in their own order."""
+    positions = np.arange(len(work.source_images.ids))
+    for start in range(0, len(positions), work.cell.batch_size):
+        yield load_batch(work.source_images, positions[start : start + work.cell.batch_size], work.device)
+
+
+class Scores:
+    """Gathers per-sample scores batch by batch, off the timed path."""
+
+    def __init__(self, labels: NDArray[np.int64], num_classes: int) -> None:
+        self.labels = labels
+        self.num_classes = num_classes
+        self.images = 0
+        self.hits = 0
+        self._parts: list[tuple[NDArray[np.int64], NDArray[np.int64], Tensor, Tensor, Tensor, Tensor]] = []
+
+    @property
+    def accuracy(self) -> float:
+        return self.hits / max(self.images, 1)
+
+    @torch.no_grad()
+    def add(self, indices: NDArray[np.int64], logits: Tensor) -> None:
+        """Score one batch of logits, after checking that they are logits."""
+        expected = (len(indices), self.num_classes)
+        if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
+            got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise CellFailed(f"adapt returned {got} after {self.images} images, expected logits of shape {expected}")
+        label = self.labels[indices]
+        p = logits.float().softmax(1)
+        confidence, prediction = p.max(1)
+        truth = torch.from_numpy(label).to(logits.device)
+        top5 = logits.topk(min(5, self.num_classes), 1).indices
+        # One transfer per batch: a GPU would wait for each.
+        rows = [prediction, confidence, torch.special.entr(p).sum(1), (top5 == truth[:, None]).any(1)]
+        finite = torch.isfinite(logits).all(1)
+        table = torch.stack([row.float() for row in (*rows, finite)]).cpu()
+        if not table[4].all():
+            raise CellFailed(f"adapt returned NaN or infinite logits after {self.images} images")
+        found = table[0].long()
+        self._parts.append((indices, label, found, table[1], table[2], table[3].bool()))
+        self.images += len(indices)
+        self.hits += int((found.numpy() == label).sum())
+
+    def predictions(self) -> Predictions:
+        index, label, prediction, confidence, entropy, in_top5 = zip(*self._parts, strict=True)
+        return Predictions(
+            index=np.concatenate(index),
+            label=np.concatenate(label),
+            prediction=torch.cat(prediction).numpy(),
+            in_top5=torch.cat(in_top5).numpy(),
+            confidence=torch.cat(confidence).numpy(),
+            entropy=torch.cat(entropy).numpy(),
+        )
+

@@ -1,0 +1,1 @@
+"""Suites that ship with tta-bench, one YAML each."""
