@@ -37,9 +37,7 @@ class Lifting:
         self.tokens = _initial_tokens(self.vit, tokens, generator).to(like)
         width = self.vit.embed_dim
         shape = tokens * width, width
-        self.predictors = [
-            _initial_predictor(*shape, predictor_init, generator, like) for _ in self.vit.blocks
-        ]
+        self.predictors = [_initial_predictor(*shape, predictor_init, generator, like) for _ in self.vit.blocks]
         self.shifts: list[Tensor] = []
 
     def predictor_parameters(self) -> dict[str, Tensor]:

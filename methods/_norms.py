@@ -27,9 +27,7 @@ def norm_parameters(model: nn.Module, frozen: Sequence[nn.Module] = ()) -> dict[
         for leaf, parameter in module.named_parameters(recurse=False)
     }
     if not found:
-        raise UserError(
-            f"{type(model).__name__} has no BatchNorm2d, GroupNorm or LayerNorm with weights to adapt"
-        )
+        raise UserError(f"{type(model).__name__} has no BatchNorm2d, GroupNorm or LayerNorm with weights to adapt")
     return found
 
 
@@ -38,15 +36,13 @@ def frozen_modules(model: nn.Module, frozen_blocks: Sequence[int] | None) -> lis
 
     The numbers count `blocks`, or name the stages `layer1` to `layer4`; None stands for the published choice.
     """
-    trunks = [
-        m for m in model.modules() if hasattr(m, "layer4") or isinstance(getattr(m, "blocks", None), ROWS)
-    ]
+    trunks = [m for m in model.modules() if hasattr(m, "layer4") or isinstance(getattr(m, "blocks", None), ROWS)]
     if len(trunks) != 1:
         if frozen_blocks is not None and not frozen_blocks:
             return []
         raise UserError(
-            f"{type(model).__name__} is no single row of `blocks` (a ViT) or `layer1` to `layer4` (a ResNet), so it "
-            f"is unknown which norms stay frozen; set frozen_blocks to an empty list to adapt them all"
+            f"{type(model).__name__} is no single row of `blocks` (a ViT) or `layer1` to `layer4` (a ResNet): "
+            f"unknown which norms stay frozen; set frozen_blocks to an empty list to adapt them all"
         )
     parts = dict(trunks[0].named_children())
     if "blocks" not in parts:
@@ -54,14 +50,10 @@ def frozen_modules(model: nn.Module, frozen_blocks: Sequence[int] | None) -> lis
         return _chosen(stages, frozen_blocks, PUBLISHED_FROZEN_STAGES)
     # Where timm pools by average, `norm` is empty and `fc_norm` is the final norm.
     final = [parts[name] for name in ("norm", "fc_norm") if name in parts]
-    return (
-        _chosen(dict(enumerate(parts["blocks"].children())), frozen_blocks, PUBLISHED_FROZEN_BLOCKS) + final
-    )
+    return _chosen(dict(enumerate(parts["blocks"].children())), frozen_blocks, PUBLISHED_FROZEN_BLOCKS) + final
 
 
-def _chosen(
-    numbered: dict[int, nn.Module], given: Sequence[int] | None, published: Sequence[int]
-) -> list[nn.Module]:
+def _chosen(numbered: dict[int, nn.Module], given: Sequence[int] | None, published: Sequence[int]) -> list[nn.Module]:
     if given is None:
         return [numbered[i] for i in published if i in numbered]
     if unknown := sorted(set(given) - set(numbered)):

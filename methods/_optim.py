@@ -18,9 +18,7 @@ def gradients(loss: Tensor | None, tensors: Tensors, *, keep_graph: bool = False
     """
     if loss is None:
         return tuple(torch.zeros_like(tensor) for tensor in tensors)
-    return torch.autograd.grad(
-        loss, tensors, retain_graph=keep_graph, allow_unused=True, materialize_grads=True
-    )
+    return torch.autograd.grad(loss, tensors, retain_graph=keep_graph, allow_unused=True, materialize_grads=True)
 
 
 class Sgd:

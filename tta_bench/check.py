@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from tta_bench import bench, environment, models
 from tta_bench.bench import Choices
-from tta_bench.datasets import Dataset, open_dataset
+from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
 from tta_bench.models import SourceModel
 from tta_bench.suite import Suite
@@ -38,21 +38,31 @@ def check(suite: Suite, choices: Choices) -> list[Finding]:
             return None
         return found
 
-    look("device", lambda: environment.pick_device(choices.device), lambda d: f"{d} ({environment.device_name(d)})")
+    look(
+        "device",
+        lambda: environment.pick_device(choices.device),
+        lambda d: f"{d} ({environment.device_name(d)})",
+    )
     settings = {
         name: look(f"method {name}", lambda name=name: bench.resolve(name, suite, choices), _settings_line)  # type: ignore[misc]
         for name in choices.methods or tuple(suite.methods)
     }
     look("--set", lambda: bench.refuse_idle(choices, list(settings)), lambda _: "every setting has its method")
     dataset = look(
-        "data", lambda: open_dataset(suite.data, suite.tasks, choices.data_root), lambda d: f"{d.num_classes} classes"
+        "data",
+        lambda: open_dataset(suite.data, suite.tasks, choices.data_root),
+        lambda d: f"{d.num_classes} classes",
     )
     for task in suite.tasks if dataset else ():
         look(f"task {task}", lambda task=task: dataset.inspect(task), str)  # type: ignore[misc, union-attr]
     name = choices.model or suite.model
     model = look(f"model {name}", lambda: models.load(name), lambda m: f"weights {m.weights_hash}")
     if model and dataset:
-        look("classes", lambda: bench.same_classes(model, dataset, suite.name), lambda _: f"{model.num_classes}")
+        look(
+            "classes",
+            lambda: bench.same_classes(model, dataset, suite.name),
+            lambda _: f"{model.num_classes}",
+        )
         _build_methods(look, suite, choices, settings, model)
     return findings
 

@@ -51,7 +51,8 @@ class CostCounter:
 
 def classifier(model: nn.Module) -> nn.Module:
     """The layer that makes logits: what timm's `get_classifier` says, else the last linear layer."""
-    found = model.get_classifier() if hasattr(model, "get_classifier") else None
+    ask: Any = getattr(model, "get_classifier", lambda: None)
+    found = ask()
     if isinstance(found, nn.Module):
         return found
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]

@@ -20,6 +20,9 @@ class Dataset(ABC):
     code: ClassVar[str]  # the module whose source decides what the images look like
     num_classes: int
 
+    def __init__(self, root: Path | None, **options: Any) -> None:
+        """Take the options of a suite's `data` block, checked by name; wrong values are a UserError."""
+
     @abstractmethod
     def tasks(self) -> Sequence[str]:
         """Every task that can be opened."""

@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def expected_calibration_error(
-    confidence: NDArray[np.floating], correct: NDArray[np.bool_], bins: int = 15
-) -> float:
+def expected_calibration_error(confidence: NDArray[np.floating], correct: NDArray[np.bool_], bins: int = 15) -> float:
     """Mean gap between confidence and accuracy over equal-width bins, weighted by their samples; in [0, 1]."""
     if len(confidence) == 0:
         return 0.0

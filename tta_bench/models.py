@@ -98,7 +98,7 @@ def _from_timm(name: str) -> SourceModel:
             f"weights of '{name}' cannot be loaded ({type(error).__name__}: {str(error).splitlines()[0]}): "
             f"check the tag and the network, or fill the Hugging Face cache (HF_HOME) on a machine that has both"
         ) from error
-    config: dict[str, Any] = network.pretrained_cfg
+    config: Any = network.pretrained_cfg
     return _ready(name, network, config["mean"], config["std"])
 
 

@@ -81,4 +81,4 @@ class Predictions:
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        return self.prediction == self.label
+        return np.equal(self.prediction, self.label)

@@ -184,4 +184,3 @@ class Scores:
             confidence=torch.cat(confidence).numpy(),
             entropy=torch.cat(entropy).numpy(),
         )
-

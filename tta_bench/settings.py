@@ -34,27 +34,28 @@ def check(name: str, cls: type[Method], given: Mapping[str, Any]) -> None:
         hints = typing.get_type_hints(cls.__init__)
     except Exception:  # annotations that only a type checker can resolve: names are still checked
         hints = {}
-    for key, value in given.items():
+    for key, found in given.items():
         if key not in known:
             raise UserError(f"method '{name}' has no setting '{key}'{did_you_mean(key, known)}")
         hint = hints.get(key, Any)
-        if not _fits(value, hint):
-            raise UserError(f"method '{name}': setting '{key}' is {value!r}, expected {_words(hint)}")
+        if not _fits(found, hint):
+            raise UserError(f"method '{name}': setting '{key}' is {found!r}, expected {_words(hint)}")
 
 
 def parse(assignments: Iterable[str]) -> dict[str, Settings]:
     """Turn `["sar.lr=0.01", ...]` into `{"sar": {"lr": 0.01}}`."""
     parsed: dict[str, Settings] = {}
     for text in assignments:
-        target, equals, value = text.partition("=")
+        target, equals, word = text.partition("=")
         method, dot, key = target.strip().rpartition(".")
         if not (equals and dot and method and key):
             raise UserError(f"--set {text}: expected METHOD.SETTING=VALUE, as in --set sar.lr=0.01")
-        parsed.setdefault(method, {})[key] = _value(value.strip())
+        parsed.setdefault(method, {})[key] = value(word.strip())
     return parsed
 
 
-def _value(text: str) -> Any:
+def value(text: str) -> Any:
+    """What a word on the command line stands for: a number, true, false, none, a list, or itself."""
     words = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:
         return words[text.lower()]

@@ -1,9 +1,9 @@
 """A run folder: one file per finished cell, written whole or not at all. All file names are made here.
 
-    <folder>/manifest.json           which suite this folder belongs to, and the commands that filled it
-    <folder>/cells/<slug>.json       a record
-    <folder>/cells/<slug>.npz        its per-sample predictions
-    <folder>/report/…                tables made from the records
+<folder>/manifest.json           which suite this folder belongs to, and the commands that filled it
+<folder>/cells/<slug>.json       a record
+<folder>/cells/<slug>.npz        its per-sample predictions
+<folder>/report/…                tables made from the records
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from io import BytesIO
 from pathlib import Path
@@ -34,27 +34,20 @@ class Store:
         self.manifest = folder / "manifest.json"
 
     @classmethod
-    def create(cls, folder: Path, suite: str, *, fresh: bool = False) -> Store:
-        """Open a folder for writing, making it if needed; it must belong to this suite and be writable.
-
-        With `fresh` the folder will be set aside, so what is in it does not matter.
-        """
+    def create(cls, folder: Path, suite: str) -> Store:
+        """Open a folder for a suite's records, making it if needed."""
+        refuse_unfit(folder, suite)
         store = cls(folder)
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"output {folder} is a file, expected a folder: choose another --out")
-        owner = store.read_manifest().get("suite") if store.manifest.exists() and not fresh else None
-        if owner is not None and owner != suite:
-            raise UserError(
-                f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out"
-            )
-        if owner is None and not fresh and folder.exists() and any(folder.iterdir()):
-            raise UserError(f"output folder {folder} holds other files and no manifest.json: choose another --out")
         try:
             store.cells.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=store.cells):
                 pass
+            if not store.manifest.exists():
+                write_whole(store.manifest, _json({"suite": suite}))
         except OSError as error:
-            raise UserError(f"output folder {folder} cannot be written: {error.strerror}") from error
+            raise UserError(
+                f"output folder {folder} cannot be written: {error.strerror}: choose another --out"
+            ) from error
         return store
 
     @classmethod
@@ -85,11 +78,16 @@ class Store:
     def read_manifest(self) -> dict[str, Any]:
         return _read_json(self.manifest, "restore it, or start over with --fresh")
 
-    def note_command(self, suite: str, command: list[str]) -> None:
-        """Remember in the manifest that a command filled this folder."""
-        old = self.read_manifest() if self.manifest.exists() else {"suite": suite, "commands": []}
-        entry = {"at": now(), "command": command}
-        write_whole(self.manifest, _json({**old, "commands": [*old.get("commands", []), entry]}))
+    def note_command(self, command: list[str], tasks: Sequence[str], methods: Sequence[str]) -> None:
+        """Remember a command in the manifest, and the order of its tasks and methods for reports."""
+        old = self.read_manifest()
+        new = {
+            **old,
+            "tasks": list(dict.fromkeys([*tasks, *old.get("tasks", [])])),
+            "methods": list(dict.fromkeys([*methods, *old.get("methods", [])])),
+            "commands": [*old.get("commands", []), {"at": now(), "command": command}],
+        }
+        write_whole(self.manifest, _json(new))
 
     def save(self, record: Record, predictions: Predictions | None) -> None:
         """Keep a record: predictions first, so that a record on disk always has them beside it."""
@@ -104,10 +102,12 @@ class Store:
         path = self._path(cell, ".json")
         return self._read(path) if path.exists() else None
 
-    def records(self) -> Iterator[Record]:
-        """All records, in the order of their names."""
-        for path in sorted(self.cells.glob("*.json")):
-            yield self._read(path)
+    def records(self) -> list[Record]:
+        """All records, in the order of tasks and methods in which they were last asked for."""
+        manifest = self.read_manifest()
+        tasks, methods = manifest.get("tasks", []), manifest.get("methods", [])
+        found = [self._read(path) for path in sorted(self.cells.glob("*.json"))]
+        return sorted(found, key=lambda r: (_rank(r.cell.task, tasks), r.cell.seed, _rank(r.cell.method, methods)))
 
     def predictions(self, cell: Cell) -> Predictions:
         path = self._path(cell, ".npz")
@@ -115,7 +115,9 @@ class Store:
             with np.load(path) as arrays:
                 return Predictions(**{name: arrays[name] for name in Predictions.__dataclass_fields__})
         except (OSError, ValueError, KeyError, EOFError) as error:
-            raise UserError(f"{path}: predictions cannot be read ({error}): delete it and its .json, run again") from error
+            raise UserError(
+                f"{path}: predictions cannot be read ({error}): delete it and its .json, run again"
+            ) from error
 
     def _path(self, cell: Cell, suffix: str) -> Path:
         return self.cells / f"{cell.slug}{suffix}"
@@ -126,6 +128,22 @@ class Store:
             return Record.from_json(_read_json(path, advice))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"{path}: damaged record ({error}): {advice}") from error
+
+
+def refuse_unfit(folder: Path, suite: str) -> None:
+    """Say what is wrong with an output folder before anything is done; leaves no trace."""
+    if folder.is_dir():
+        store = Store(folder)
+        owner = store.read_manifest().get("suite") if store.manifest.exists() else None
+        if owner not in (None, suite):
+            raise UserError(f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out")
+        if owner is None and any(folder.iterdir()):
+            raise UserError(f"output folder {folder} holds other files and no manifest.json: choose another --out")
+    elif folder.exists():
+        raise UserError(f"output {folder} is a file, expected a folder: choose another --out")
+    there = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise UserError(f"output folder {folder} cannot be written ({there}): choose another --out")
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -142,6 +160,10 @@ def write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
+
+
+def _rank(name: str, order: Sequence[str]) -> int:
+    return order.index(name) if name in order else len(order)
 
 
 def now() -> str:

@@ -27,7 +27,13 @@ class Stream:
 
 
 def make_stream(
-    suite: str, task: str, seed: int, ids: Sequence[str], *, scenario: str = "normal", limit: int | None = None
+    suite: str,
+    task: str,
+    seed: int,
+    ids: Sequence[str],
+    *,
+    scenario: str = "normal",
+    limit: int | None = None,
 ) -> Stream:
     """The order of a task: a pure function of suite, task, scenario and seed. No global generator is asked."""
     order = permutation(len(ids), "stream", suite, task, scenario, seed)[:limit]

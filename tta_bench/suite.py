@@ -52,7 +52,9 @@ def load(name_or_path: str) -> Suite:
         raise UserError(f"suite file {path} cannot be read: {error}") from error
     found = parse(text, path.name)
     if len(found) != 1:
-        raise UserError(f"{path.name}: describes {len(found)} suites ({', '.join(s.name for s in found)}), expected one")
+        raise UserError(
+            f"{path.name}: describes {len(found)} suites ({', '.join(s.name for s in found)}), expected one"
+        )
     return found[0]
 
 
@@ -166,13 +168,13 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML that refuses repeated keys and reads 1e-3 as a number, which YAML 1.1 takes for text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.YAMLError(f"key '{key}' appears twice (line {node.start_mark.line + 1} on)")
         return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(  # type: ignore[no-untyped-call]
+_Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )

@@ -32,7 +32,7 @@ def train_digits(
     out: Path,
     *,
     seed: int = 0,
-    epochs: int = 120,
+    epochs: int = 150,
     batch_size: int = 50,
     lr: float = 1e-3,
     weight_decay: float = 0.05,
@@ -80,7 +80,7 @@ def evaluate(model: nn.Module, test: ImageSet, batch_size: int = 128) -> float:
         (model(normalise(x)).argmax(1) == y).sum().item()
         for x, y in zip(images.split(batch_size), labels.split(batch_size), strict=True)
     ]
-    return sum(hits) / len(labels)
+    return float(sum(hits)) / len(labels)
 
 
 def jitter(images: Tensor, generator: torch.Generator, turn: float = 12.0, shift: float = 0.08) -> Tensor:
@@ -93,7 +93,7 @@ def jitter(images: Tensor, generator: torch.Generator, turn: float = 12.0, shift
         [torch.stack([cos, -sin, 2 * shift * draw[2]], 1), torch.stack([sin, cos, 2 * shift * draw[3]], 1)], 1
     )
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, align_corners=False, padding_mode="zeros")
+    return F.grid_sample(images, grid, align_corners=False, padding_mode="border")
 
 
 def normalise(images: Tensor) -> Tensor:

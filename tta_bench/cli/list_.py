@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
@@ -33,7 +34,14 @@ def _methods() -> None:
     _show(
         ("method", "paper", "adapts", "scored", "passes per batch", "source data"),
         [
-            (r["name"], r["paper"], r["adapts"], r["score_point"], r["passes"], "needed" if r["needs_source"] else "–")
+            (
+                r["name"],
+                r["paper"],
+                r["adapts"],
+                r["score_point"],
+                r["passes"],
+                "needed" if r["needs_source"] else "–",
+            )
             for r in rows
             if "error" not in r
         ],
@@ -67,7 +75,7 @@ def _models() -> None:
     )
 
 
-def _show(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in head:
         table.add_column(name, overflow="fold")

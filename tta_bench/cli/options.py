@@ -14,19 +14,30 @@ if TYPE_CHECKING:
     from tta_bench.bench import Choices
 
 
-def add_choices(verb: argparse.ArgumentParser) -> None:
+def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, methods: bool = True) -> None:
     """What to compare on what: the options of `run` and `check`."""
     what = verb.add_argument_group("what to compare")
-    what.add_argument("--methods", type=names, default=(), metavar="A,B,…", help="methods, in the order of the rows (default: those of the suite)")
-    what.add_argument("--suite", default=suite.DEFAULT, metavar="NAME", help="a suite's name or a YAML file (default: %(default)s)")
-    what.add_argument("--model", metavar="NAME", help="a model of `list models`, a timm tag or a .safetensors file (default: the suite's)")
-    what.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help="a method's setting, as in sar.lr=0.01; may be repeated")
+    if methods:
+        what.add_argument("--methods", type=names, default=(), metavar="A,B,…", help=_METHODS)
+    what.add_argument(
+        "--suite", default=suite, metavar="NAME", help="a suite's name or a YAML file (default: %(default)s)"
+    )
+    what.add_argument("--model", metavar="NAME", help=_MODEL)
+    what.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help=_SET)
     how = verb.add_argument_group("how to run")
-    how.add_argument("--seeds", type=seeds, default=(), metavar="0,1,2", help="seeds of the stream's order, each a run of its own (default: the suite's)")
-    how.add_argument("--limit", type=positive, metavar="N", help="only the first N images of each stream; marks results as not reportable")
+    how.add_argument("--seeds", type=seeds, default=(), metavar="0,1,2", help=_SEEDS)
+    how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
-    how.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: the GPU if there is one)")
+    how.add_argument("--device", default="auto", help=_DEVICE)
     how.add_argument("--data-root", type=Path, metavar="DIR", help="where datasets lie; the embedded suites need none")
+
+
+_METHODS = "methods, in the order of the rows (default: those of the suite)"
+_MODEL = "a model of `list models`, a timm tag or a .safetensors file (default: the suite's)"
+_SET = "a method's setting, as in sar.lr=0.01; may be repeated"
+_SEEDS = "seeds of the stream's order, each a run of its own (default: the suite's)"
+_LIMIT = "only the first N images of each stream; marks results as not reportable"
+_DEVICE = "auto, cpu, cuda, cuda:N or mps (default: the GPU if there is one)"
 
 
 def choices(args: argparse.Namespace) -> Choices:

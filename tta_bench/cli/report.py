@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.store import Store
 
     store = Store.open(args.dir)
-    records = list(store.records())
+    records = store.records()
     console = options.console()
     files = report(records, args.out or store.report, console)
     console.print(f"Written: {', '.join(str(file) for file in files)}")

@@ -28,20 +28,19 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.bench import Plan, execute
     from tta_bench.cli.progress import watch
     from tta_bench.report.write import report
-    from tta_bench.store import Store
+    from tta_bench.store import Store, refuse_unfit
 
     console = options.console()
     chosen = suite.load(args.suite)
     folder = args.out or RUNS / chosen.name
-    # Checked first: a folder that cannot be written should not cost the time to load a model.
-    store = Store.create(folder, chosen.name, fresh=args.fresh)
+    if not args.fresh:
+        refuse_unfit(folder, chosen.name)  # before the time to load a model is spent
     plan = Plan(chosen, options.choices(args))
-    if args.fresh:
-        old = store.set_aside()
-        if old:
-            console.print(f"The old folder is now {old}")
-        store = Store.create(folder, chosen.name)
-    store.note_command(chosen.name, args.command)
+    old = Store(folder).set_aside() if args.fresh else None
+    if old:
+        console.print(f"The old folder is now {old}")
+    store = Store.create(folder, chosen.name)
+    store.note_command(args.command, chosen.tasks, list(plan.methods))
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
 
     with watch(len(plan), console) as watcher:

@@ -16,7 +16,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument("data", choices=("digits",))
     verb.add_argument("--seed", type=int, default=0)
-    verb.add_argument("--epochs", type=options.positive, default=120)
+    verb.add_argument("--epochs", type=options.positive, default=150)
     verb.add_argument("--out", type=Path, default=Path("digits_vit.safetensors"), help="default: %(default)s")
     verb.set_defaults(action=run)
 

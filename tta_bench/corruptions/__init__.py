@@ -15,10 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.corruptions import blur, digital, noise, weather
+from tta_bench.corruptions import blur, digital, lens, noise, weather
 from tta_bench.corruptions._random import generator
 from tta_bench.corruptions._resample import Image, to_bytes, to_float
-from tta_bench.corruptions.spatter import spatter
 from tta_bench.corruptions.tables import LARGE, SMALL, Row
 from tta_bench.errors import UserError, did_you_mean
 
@@ -44,7 +43,7 @@ _FAMILIES: dict[str, Callable[[Image, Row, np.random.Generator], Image]] = {
     "jpeg_compression": digital.jpeg_compression,
     "speckle_noise": noise.speckle_noise,
     "gaussian_blur": blur.gaussian_blur,
-    "spatter": spatter,
+    "spatter": lens.spatter,
     "saturate": digital.saturate,
 }
 

@@ -27,12 +27,10 @@ def plasma(side: int, decay: float, rng: np.random.Generator) -> Field:
         along = corners + _after(corners, axis=0)
         centres = (across + _after(across, axis=0)) / 4 + push * noise[middle, middle]
         heights[middle, middle] = centres
-        heights[whole, middle] = (across + centres + _before(centres, axis=0)) / 4 + push * noise[
-            whole, middle
-        ]
-        heights[middle, whole] = (along + centres + _before(centres, axis=1)) / 4 + push * noise[
-            middle, whole
-        ]
+        upright = across + centres + _before(centres, axis=0)
+        level = along + centres + _before(centres, axis=1)
+        heights[whole, middle] = upright / 4 + push * noise[whole, middle]
+        heights[middle, whole] = level / 4 + push * noise[middle, whole]
         push /= decay**2
         step //= 2
     heights -= heights.min()

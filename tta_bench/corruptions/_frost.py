@@ -29,7 +29,7 @@ class _Pane(NamedTuple):
     cloud: float  # weight of the ground against the feathers
 
 
-# Colour and spread were measured on the five photographs the release draws from (two are the same one).
+# Colour and spread were measured on the five photographs the release draws from (two look alike).
 _PANES = (
     _Pane((0.305, 0.585, 0.650), 0.070, 60, 1.5),
     _Pane((0.787, 0.805, 0.841), 0.086, 130, 0.8),

@@ -41,9 +41,8 @@ def frost(image: Image, row: Row, rng: np.random.Generator) -> Image:
     scene, ice, shrink = row
     sheet = _frost.sheet(int(rng.integers(_frost.COUNT)), int(shrink))
     # Sheets have no edge, so that an image larger than one still finds ice everywhere.
-    rows, columns = (
-        (rng.integers(len(sheet)) + np.arange(length)) % len(sheet) for length in image.shape[:2]
-    )
+    side = len(sheet)
+    rows, columns = ((rng.integers(side) + np.arange(length)) % side for length in image.shape[:2])
     frozen: Image = np.float32(scene) * image + np.float32(ice) * sheet[np.ix_(rows, columns)]
     return frozen
 

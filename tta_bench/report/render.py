@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -17,7 +18,8 @@ from tta_bench.report.tables import Table, Value
 def show(table: Table, console: Console) -> None:
     """Print a table; one that is too wide for the screen is turned, so that no figure is cut."""
     upright = _rich(table)
-    if console.measure(upright).minimum > console.width and len(table.rows) < len(table.columns):
+    needed = Measurement.get(console, console.options.update(max_width=10_000), upright).minimum
+    if needed > console.width and len(table.rows) < len(table.columns):
         upright = _rich(_turned(table))
     console.print(upright)
     for note in table.notes:
@@ -31,7 +33,10 @@ def markdown(table: Table) -> str:
     cells += [[label, *(f"**{v}**" if v.best else str(v) for v in values)] for label, values in table.rows]
     cells = [[cell.replace("|", "\\|") for cell in row] for row in cells]
     width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    lines = ["| " + " | ".join(_pad(cell, w, i == 0) for i, (cell, w) in enumerate(zip(row, width, strict=True))) + " |" for row in cells]
+    lines = [
+        "| " + " | ".join(_pad(cell, w, i == 0) for i, (cell, w) in enumerate(zip(row, width, strict=True))) + " |"
+        for row in cells
+    ]
     rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(width)) + "|"
     notes = [f"- {note}" for note in table.notes]
     return "\n".join([f"### {table.title}", "", lines[0], rule, *lines[1:], "", *notes, ""])
@@ -61,7 +66,9 @@ def _plain(values: Sequence[Value], spread: Sequence[bool]) -> list[str]:
 
 
 def _rich(table: Table) -> RichTable:
-    grid = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1, 0, 0))
+    grid = RichTable(
+        title=table.title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1, 0, 0)
+    )
     grid.add_column("method", no_wrap=True)
     for name in table.columns:
         grid.add_column(name, justify="right", no_wrap=True)

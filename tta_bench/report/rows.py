@@ -97,7 +97,14 @@ def _current(records: list[Record]) -> tuple[list[Record], list[str]]:
 
 def _same_settings(record: Record) -> str:
     cell = record.cell
-    shown = (cell.method, sorted(cell.own_settings.items()), cell.batch_size, cell.limit, cell.model, cell.device)
+    shown = (
+        cell.method,
+        sorted(cell.own_settings.items()),
+        cell.batch_size,
+        cell.limit,
+        cell.model,
+        cell.device,
+    )
     return repr(shown)
 
 

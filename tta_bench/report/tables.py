@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from tta_bench.record import Record
 from tta_bench.report.names import short
@@ -46,17 +46,36 @@ def accuracy_table(comparison: Comparison) -> Table:
     rows = []
     for row in comparison.rows:
         per_task = [_over_seeds(row.of(task), lambda r: 100 * r.top1) for task in comparison.tasks]
-        rows.append((row.label, (*per_task, _average(row, comparison.tasks), Value(word=row.first.score_point or MISSING))))
+        rows.append(
+            (
+                row.label,
+                (*per_task, _average(row, comparison.tasks), Value(word=row.first.score_point or MISSING)),
+            )
+        )
     columns = (*(short(task) for task in comparison.tasks), "Avg.", "scored")
     notes = (*comparison.notes, *_seed_note(comparison), *_failures(comparison), *_resets(comparison))
     return Table(f"{comparison.suite}: accuracy (%)", columns, _mark_best(rows, len(columns) - 1), notes)
+
+
+def by_average(table: Table) -> Table:
+    """The same table, best average first."""
+    column = table.columns.index("Avg.")
+    return replace(table, rows=tuple(sorted(table.rows, key=lambda row: -str_mean(row[1][column]))))
 
 
 def time_table(comparison: Comparison) -> Table:
     """What each method costs: time inside `adapt`, exact counts of passes, peak memory."""
     source = next((row for row in comparison.rows if row.first.cell.method == "source"), None)
     rows = [(row.label, _costs(row, source, comparison.tasks)) for row in comparison.rows]
-    columns = ("seconds", "ms/image", "× Source", "forwards/image", "backwards/image", "peak MiB", "prepare s")
+    columns = (
+        "seconds",
+        "ms/image",
+        "× Source",
+        "forwards/image",
+        "backwards/image",
+        "peak MiB",
+        "prepare s",
+    )
     machines = {
         f"{r.environment.get('device_name')}, {r.environment.get('threads')} threads"
         for row in comparison.rows
@@ -106,7 +125,7 @@ def _paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[R
     return [(record, other) for record, other in pairs if other is not None]
 
 
-def _over_seeds(records: Sequence[Record], score: ...) -> Value:
+def _over_seeds(records: Sequence[Record], score: Callable[[Record], float]) -> Value:
     """Mean and sample standard deviation over seeds; one failed seed fails the entry."""
     if any(record.status != "done" for record in records):
         return Value(word=FAILED)
@@ -137,9 +156,7 @@ def _mark_best(
     best = [max((str_mean(values[i]) for _, values in rows), default=-math.inf) for i in range(scored_columns)]
     for label, values in rows:
         new = [
-            Value(v.mean, v.std, v.word, v.digits, best=str_mean(v) == best[i] > -math.inf)
-            if i < scored_columns
-            else v
+            Value(v.mean, v.std, v.word, v.digits, best=str_mean(v) == best[i] > -math.inf) if i < scored_columns else v
             for i, v in enumerate(values)
         ]
         marked.append((label, tuple(new)))

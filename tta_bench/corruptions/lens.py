@@ -1,4 +1,4 @@
-"""Spatter: drops of water or clots of mud on the lens."""
+"""Lens: what sits on the glass, drops of water or clots of mud."""
 
 from __future__ import annotations
 

@@ -1,0 +1,35 @@
+# One word per habit. Every target makes the virtual environment first if it is missing or out of date.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all check bench wheel clean
+
+demo: $(READY)            ## compare the built-in methods on the embedded suite (4 minutes on 2 cores)
+	$(BIN)/tta-bench run
+
+test: $(READY)            ## every test that takes seconds
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(READY)        ## the slow ones too: training, the wheel in a venv of its own
+	$(BIN)/python -m pytest
+
+check: $(READY)           ## lint, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)           ## what adaptation costs, as multiples of Source
+	$(BIN)/python -m pytest benchmarks
+
+wheel: $(READY)           ## build dist/*.whl
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
+
+$(READY): setup.cfg pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@

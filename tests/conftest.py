@@ -1,0 +1,48 @@
+"""Shared by all tests: one thread, small suites, and a way to run the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tta_bench.cli.main import main
+
+torch.set_num_threads(1)
+
+SMALL = """
+name: small
+about: two tasks of the embedded digits
+data: {kind: digits-c, severity: 5}
+tasks: [contrast, brightness]
+model: digits-vit
+batch_size: 32
+methods: {source: {}, tent: {lr: 1e-3}}
+"""
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Run `tta-bench` in this process; returns exit status, stdout and stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        try:
+            status = main([str(word) for word in words])
+        except SystemExit as stop:  # argparse leaves this way
+            status = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def small_suite(tmp_path: Path) -> Path:
+    """A suite file of two tasks, quick with --limit."""
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return path

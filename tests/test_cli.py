@@ -1,0 +1,249 @@
+"""The command line as a user meets it: what works, and what each mistake says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SMALL, Cli
+from tta_bench import bench
+from tta_bench.bench import Watcher
+
+
+def test_run_ends_with_tables_on_screen_and_as_files(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    status, shown, _ = cli("run", "--suite", small_suite, "--limit", 64, "--out", out)
+    assert status == 0
+    assert "small: accuracy (%)" in shown
+    assert "small: time and cost" in shown
+    assert "NOT REPORTABLE" in shown
+    assert {path.name for path in (out / "report").iterdir()} == {"report.md", "accuracy.csv", "time.csv"}
+    assert len(list((out / "cells").glob("*.json"))) == 4 == len(list((out / "cells").glob("*.npz")))
+    assert json.loads((out / "manifest.json").read_text())["suite"] == "small"
+
+
+def test_the_same_command_again_runs_nothing_and_shows_the_same_tables(
+    cli: Cli, small_suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("run", "--suite", small_suite, "--limit", 64, "--out", tmp_path / "run")
+    _, first, _ = cli(*command)
+    monkeypatch.setattr(bench, "run_cell", None)  # would raise if called
+    status, second, _ = cli(*command)
+    assert status == 0
+    tables = first[first.index("small: accuracy") :]
+    assert second[second.index("small: accuracy") :] == tables
+    _, reported, _ = cli("report", tmp_path / "run")
+    assert reported == tables
+
+
+def test_changed_settings_run_anew_beside_the_old(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    command = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "run", "--methods", "tent")
+    cli(*command)
+    cli(*command, "--set", "tent.lr=0.1")
+    _, shown, _ = cli("report", tmp_path / "run")
+    assert "tent (lr=0.001)" in shown
+    assert "tent (lr=0.1)" in shown
+
+
+def test_fresh_starts_over_and_keeps_the_old_folder(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    command = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "run", "--methods", "source")
+    cli(*command)
+    status, shown, _ = cli(*command, "--fresh")
+    assert status == 0
+    assert "The old folder is now" in shown
+    (old,) = tmp_path.glob("run.old-*")
+    assert len(list((old / "cells").glob("*.json"))) == 2
+
+
+def test_ctrl_c_says_what_is_kept(cli: Cli, small_suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "run")
+    real = bench.run_cell
+
+    def interrupted(work: bench.Work, on_batch: object) -> object:
+        if work.cell.task == "brightness":
+            raise KeyboardInterrupt
+        return real(work)
+
+    monkeypatch.setattr(bench, "run_cell", interrupted)
+    status, shown, _ = cli(*command)
+    assert status == 130
+    assert "2 of 4 cells are kept" in " ".join(shown.split())
+    assert "Run the same command again" in " ".join(shown.split())
+    monkeypatch.setattr(bench, "run_cell", real)
+    status, shown, _ = cli(*command)
+    assert status == 0
+    assert "[3/4]" in shown
+    assert "[2/4]" not in shown
+
+
+def test_a_failed_cell_shows_in_report_and_status(
+    cli: Cli, small_suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(work: bench.Work, on_batch: object) -> object:
+        raise ValueError("no luck")
+
+    monkeypatch.setattr(bench, "run_cell", breaks)
+    status, shown, _ = cli("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "run")
+    assert status == 1
+    assert "ValueError: no luck" in shown
+    assert cli("report", tmp_path / "run")[0] == 1
+
+
+BAD = [
+    (["run", "--suite", "digits-c-9"], "unknown suite 'digits-c-9'; did you mean"),
+    (["run", "--methods", "tnt"], "unknown method 'tnt'; did you mean 'tent'"),
+    (["run", "--methods", "tent,tent"], "'tent' is named twice"),
+    (["run", "--methods", ","], "expected at least one name"),
+    (["run", "--methods", "tent", "--set", "tent.rl=1"], "no setting 'rl'"),
+    (["run", "--methods", "tent", "--set", "tent.lr=fast"], "expected a number"),
+    (["run", "--methods", "tent", "--set", "source.lr=1"], "method 'source' is not in this run"),
+    (["run", "--set", "lr=1"], "expected METHOD.SETTING=VALUE"),
+    (["run", "--device", "tpu"], "device 'tpu'"),
+    (["run", "--device", "cuda:99"], "device 'cuda:99' is not there"),
+    (["run", "--limit", "0"], "expected a whole number of at least 1, got '0'"),
+    (["run", "--batch-size", "-3"], "expected"),
+    (["run", "--seeds", "a"], "expected whole numbers"),
+    (["run", "--seeds", "1,1"], "named twice"),
+    (["run", "--model", "no_such_vit"], "unknown model 'no_such_vit'"),
+    (["run", "--model", "nothing.safetensors"], "does not exist"),
+    (["run", "--no-such-option"], "unrecognized arguments"),
+    (["run", "--suite", "nothing.yaml"], "cannot be read"),
+    (["report", "nowhere"], "is no run folder"),
+    (["list", "colours"], "invalid choice"),
+    (["check", "--suite", "digits-c-9"], "unknown suite"),
+    (["tune", "--method", "tent", "--grid", "lr"], "expected SETTING=VALUE,VALUE"),
+    (["dance"], "invalid choice"),
+    ([], "required: VERB"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) or "nothing" for words, _ in BAD])
+def test_a_mistake_is_one_line_and_status_2(
+    cli: Cli, words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, shown, err = cli(*words)
+    assert status == 2
+    assert said in err
+    assert err.count("\n") == 1
+    assert shown == ""
+    assert list(tmp_path.iterdir()) == [], "a mistake leaves nothing behind"
+
+
+def test_a_model_with_other_classes_is_refused(cli: Cli, tmp_path: Path) -> None:
+    from tta_bench import checkpoint
+
+    small = {"img_size": 32, "patch_size": 16, "num_classes": 7, "embed_dim": 8, "depth": 1, "num_heads": 1}
+    note = checkpoint.Note(small, (0.5,) * 3, (0.5,) * 3)
+    checkpoint.save(checkpoint.build(note), note, tmp_path / "seven.safetensors")
+    status, _, err = cli("run", "--model", tmp_path / "seven.safetensors", "--out", tmp_path / "run")
+    assert (status, "has 7 classes, but suite 'digits-c-5' has 10" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("methods:", "method:", "unknown key 'method'; did you mean 'methods'"),
+        ("batch_size: 32", "batch_size: lots", "batch_size: expected a whole number"),
+        ("[contrast, brightness]", "[contrast, contrast]", "'contrast' is listed twice"),
+        ("severity: 5", "severity: 6", "severity: expected 1 to 5"),
+    ],
+)
+def test_a_bad_suite_file_is_one_line(cli: Cli, small_suite: Path, old: str, new: str, said: str) -> None:
+    small_suite.write_text(SMALL.replace(old, new))
+    status, _, err = cli("run", "--suite", small_suite)
+    assert status == 2
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_folders_that_do_not_fit(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    cli("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "run", "--methods", "source")
+    for out, said in (("file", "is a file"), ("run", "belongs to suite 'small'"), ("file/sub", "cannot be written")):
+        status, _, err = cli("run", "--limit", 32, "--out", tmp_path / out)
+        assert (status, said in err, err.count("\n")) == (2, True, 1), err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o555)
+    status, _, err = cli("run", "--limit", 32, "--out", tmp_path / "locked")
+    assert (status, "cannot be written" in err) == (2, True)
+
+
+def test_a_truncated_record_loses_nothing(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    command = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "run", "--methods", "source")
+    cli(*command)
+    path = min((tmp_path / "run" / "cells").glob("*.json"))
+    path.write_text(path.read_text()[:50])
+    for words in (command, ("report", tmp_path / "run")):
+        status, _, err = cli(*words)
+        assert (status, path.name in err, err.count("\n")) == (2, True, 1)
+    path.unlink()
+    assert cli(*command)[0] == 0
+
+
+def test_check_finds_all_mistakes_at_once(cli: Cli) -> None:
+    assert cli("check", "--methods", "source,tent")[0] == 0
+    status, shown, _ = cli("check", "--methods", "tnt,tent", "--set", "tent.rl=1", "--device", "tpu", "--model", "x")
+    assert status == 2
+    assert shown.count("ERROR") == 4
+
+
+def test_check_says_what_a_method_would_adapt(cli: Cli) -> None:
+    _, shown, _ = cli("check", "--methods", "tent")
+    assert "tent on digits-vit: adapts 3,200 numbers" in shown  # 25 norms x 2 x 64
+
+
+@pytest.mark.parametrize("what", ["methods", "suites", "models"])
+def test_list(cli: Cli, what: str) -> None:
+    status, shown, _ = cli("list", what)
+    assert status == 0
+    assert {"methods": "tent", "suites": "digits-c-5", "models": "digits-vit"}[what] in shown
+
+
+def test_tune_ranks_a_grid(cli: Cli, tmp_path: Path) -> None:
+    status, shown, _ = cli(
+        "tune",
+        "--method",
+        "tent",
+        "--grid",
+        "lr=1e-4,1e-3",
+        "--grid",
+        "steps=1,2",
+        "--limit",
+        64,
+        "--out",
+        tmp_path / "t",
+    )
+    assert status == 0
+    averages = [float(line.split()[-2]) for line in shown.splitlines() if line.strip().startswith("tent (")]
+    assert len(averages) == 4
+    assert averages == sorted(averages, reverse=True)
+
+
+def test_a_watcher_need_not_watch() -> None:
+    Watcher().on_batch(1, 0.5)
+
+
+@pytest.mark.parametrize("code", ["import tta_bench", "from tta_bench.cli.main import main; main(['--version'])"])
+def test_start_is_quick(code: str) -> None:
+    def seconds() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+def test_version(cli: Cli) -> None:
+    status, shown, _ = cli("--version")
+    assert (status, shown.startswith("tta-bench ")) == (0, True)

@@ -1,0 +1,61 @@
+"""The house rules: who may import whom, and that nothing is left unregistered."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HEAVY = {"torch", "timm", "torchvision", "tta_bench.runner", "tta_bench.bench", "tta_bench.method"}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def test_methods_import_only_the_interface_and_each_other() -> None:
+    allowed = ("tta_bench.method", "tta_bench.errors", "tta_bench_methods")
+    for path in (ROOT / "methods").glob("*.py"):
+        ours = {name for name in imports(path) if name.startswith("tta_bench")}
+        assert all(name.startswith(allowed) for name in ours), f"{path.name} imports {ours}"
+
+
+def test_the_harness_knows_no_method_by_name() -> None:
+    for path in (ROOT / "tta_bench").rglob("*.py"):
+        assert not any(name.startswith("tta_bench_methods") for name in imports(path)), path
+
+
+def test_every_method_file_is_registered() -> None:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    registered = setup["options.entry_points"]["tta_bench.methods"]
+    for path in (ROOT / "methods").glob("[!_]*.py"):
+        assert f"tta_bench_methods.{path.stem}:" in registered, f"{path.name} has no entry point in setup.cfg"
+
+
+def test_every_package_is_listed_in_setup_cfg() -> None:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    listed = set(setup["options"]["packages"].split())
+    there = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "tta_bench").rglob("__init__.py")}
+    assert listed == there | {"tta_bench_methods"}
+
+
+@pytest.mark.parametrize(
+    "statement", ["import tta_bench.report.write", "import tta_bench.cli.main; tta_bench.cli.main.parser()"]
+)
+def test_reports_and_help_do_without_torch(statement: str) -> None:
+    code = f"import sys; {statement}; print(*(m for m in {sorted(HEAVY)} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

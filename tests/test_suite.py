@@ -1,0 +1,98 @@
+"""Suites are read strictly: each mistake is named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tta_bench import suite
+from tta_bench.datasets import open_dataset
+from tta_bench.errors import UserError
+
+GOOD = """
+name: mine
+about: a suite
+data: {kind: digits-c, severity: 5}
+tasks: [fog, snow]
+model: digits-vit
+batch_size: 32
+methods: {source: {}, tent: {lr: 1e-3}}
+"""
+
+
+def test_a_suite_reads_back() -> None:
+    (found,) = suite.parse(GOOD, "mine.yaml")
+    assert found.tasks == ("fog", "snow")
+    assert found.methods["tent"]["lr"] == 0.001  # YAML 1.1 would have read text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("methods:", "method:", r"mine.yaml: unknown key 'method'; did you mean 'methods'\?"),
+        ("tasks: [fog, snow]", "tasks: [fog, fog]", "mine.yaml: tasks: 'fog' is listed twice"),
+        ("tasks: [fog, snow]", "tasks: fog", "mine.yaml: tasks: expected a list"),
+        ("tasks: [fog, snow]", "tasks: []", "mine.yaml: tasks: expected a list with at least one entry"),
+        (
+            "batch_size: 32",
+            "batch_size: many",
+            "mine.yaml: batch_size: expected a whole number of at least 1, got 'many'",
+        ),
+        ("batch_size: 32", "batch_size: 0", "batch_size: expected a whole number of at least 1, got 0"),
+        ("batch_size: 32", "batch_size: true", "batch_size: expected a whole number"),
+        ("model: digits-vit", "", "mine.yaml: missing key 'model'"),
+        ("about: a suite", "about: [a]", "mine.yaml: about: expected text"),
+        ("name: mine", "name: ../mine", "mine.yaml: name: expected a name"),
+        ("name: mine", "name: mine\nname: other", "key 'name' appears twice"),
+        ("tent: {lr: 1e-3}", "tent: 3", "mine.yaml: methods: tent: expected keys and values"),
+        ("name: mine", "name: [", "mine.yaml: no valid YAML"),
+    ],
+)
+def test_mistakes_are_named(old: str, new: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        suite.parse(GOOD.replace(old, new), "mine.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b", "just words"])
+def test_what_is_no_mapping_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="expected keys and values"):
+        suite.parse(text, "mine.yaml")
+
+
+def test_for_each_makes_one_suite_per_value() -> None:
+    text = GOOD.replace("name: mine", "for_each: {severity: [1, 3]}\nname: mine-{severity}").replace(
+        "5}", '"{severity}"}'
+    )
+    found = suite.parse(text, "mine.yaml")
+    assert [(s.name, s.data["severity"]) for s in found] == [("mine-1", 1), ("mine-3", 3)]
+
+
+def test_unknown_suites_get_a_suggestion() -> None:
+    with pytest.raises(UserError, match="unknown suite 'digits-c-6'; did you mean 'digits-c-"):
+        suite.load("digits-c-6")
+
+
+def test_a_suite_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        suite.load(str(tmp_path / "none.yaml"))
+
+
+def test_shipped_suites_open() -> None:
+    assert {f"digits-c-{s}" for s in range(1, 6)} | {"digits-c-holdout"} <= set(suite.names())
+
+
+@pytest.mark.parametrize(
+    ("data", "tasks", "said"),
+    [
+        ({"kind": "digit-c", "severity": 1}, ["fog"], "unknown kind 'digit-c'; did you mean 'digits-c'"),
+        ({"severity": 1}, ["fog"], "unknown kind"),
+        ({"kind": "digits-c", "severity": 6}, ["fog"], "severity: expected 1 to 5, got 6"),
+        ({"kind": "digits-c"}, ["fog"], "needs the option 'severity'"),
+        ({"kind": "digits-c", "severity": 1, "size": 3}, ["fog"], "has no option 'size'"),
+        ({"kind": "digits-c", "severity": 1}, ["frog"], "unknown task 'frog'; did you mean 'fog'"),
+    ],
+)
+def test_data_blocks_are_checked(data: dict[str, object], tasks: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        open_dataset(data, tasks, None)

@@ -1,0 +1,68 @@
+"""`tta-bench tune`: try a grid of settings on a held-out suite."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from pathlib import Path
+from typing import Any
+
+from tta_bench.cli import options
+from tta_bench.cli.run import RUNS
+
+DEFAULT = "digits-c-holdout"
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "tune",
+        help="try a grid of settings on a held-out suite",
+        description="Run one method with every combination of settings, best average first. "
+        "Use a suite whose tasks no table scores.",
+    )
+    verb.add_argument("--method", required=True, metavar="NAME")
+    verb.add_argument(
+        "--grid", required=True, action="append", metavar="KEY=V,V,…", help="as in lr=1e-3,1e-2; may be repeated"
+    )
+    options.add_choices(verb, suite=DEFAULT, methods=False)
+    verb.add_argument("--out", type=Path, metavar="DIR", help=f"the run's folder (default: {RUNS}/<suite>)")
+    verb.set_defaults(action=run, methods=())
+
+
+def run(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from tta_bench import suite
+    from tta_bench.bench import Plan, execute
+    from tta_bench.cli.progress import watch
+    from tta_bench.report import render
+    from tta_bench.report.rows import compare
+    from tta_bench.report.tables import accuracy_table, by_average
+    from tta_bench.store import Store
+
+    console = options.console()
+    chosen = suite.load(args.suite)
+    choices = replace(options.choices(args), methods=(args.method,))
+    fixed = choices.overrides.get(args.method, {})
+    plans = [Plan(chosen, replace(choices, overrides={args.method: {**fixed, **point}})) for point in grid(args.grid)]
+    store = Store.create(args.out or RUNS / chosen.name, chosen.name)
+    store.note_command(args.command, chosen.tasks, [args.method])
+    with watch(sum(map(len, plans)), console) as watcher:
+        records = [record for plan in plans for record in execute(plan, store, watcher)]
+    table = by_average(accuracy_table(compare(records)))
+    render.show(table, console)
+    return 1 if any(record.status != "done" for record in records) else 0
+
+
+def grid(texts: list[str]) -> list[dict[str, Any]]:
+    """Every combination of `["lr=1e-3,1e-2", "rho=0.05"]`."""
+    from tta_bench import settings
+    from tta_bench.errors import UserError
+
+    axes = []
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not (key and equals and values):
+            raise UserError(f"--grid {text}: expected SETTING=VALUE,VALUE, as in --grid lr=1e-3,1e-2")
+        axes.append([(key, settings.value(word)) for word in values.split(",")])
+    return [dict(point) for point in itertools.product(*axes)]
