@@ -65,10 +65,8 @@ def contender(name: str, batches: list[Tensor], reliable: tuple[int, ...]) -> Co
     if hasattr(made.method, "entropy_threshold"):
         made.thresholds = [_threshold(made.method, b, k) for b, k in zip(batches, reliable, strict=True)]
         made.method.reset()
-    for i, batch in enumerate(batches):  # warm up: allocator, and the share of samples to expect
-        made.run(i, batch)
     with CostCounter(made.method.model) as count:
-        for i, batch in enumerate(batches):
+        for i, batch in enumerate(batches):  # warms up, too
             made.run(i, batch)
     images = sum(map(len, batches))
     made.forwards, made.backwards = count.sample_forwards / images, count.sample_backwards / images

@@ -27,6 +27,8 @@ def make_cell(method: str, **changes: Any) -> Cell:
         "batch_size": 10,
         "limit": None,
         "device": "cpu",
+        "amp": None,
+        "compile": False,
         "harness": "0",
     } | changes
     content.setdefault("stream", f"order of {content['task']}, {content['seed']}, {content['limit']}")

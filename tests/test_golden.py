@@ -25,7 +25,11 @@ def in_order(numbered: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     return [numbered[key] for key in sorted(numbered, key=int)]
 
 
-def golden_model(head_scale: float) -> VisionTransformer:
+def golden_batches() -> list[torch.Tensor]:
+    return in_order(tensors(np.load(GOLDEN / "inputs.npz"), "batch/"))
+
+
+def golden_model(head_scale: float = 1.0) -> VisionTransformer:
     file = np.load(GOLDEN / "model.npz")
     model = VisionTransformer(**json.loads(str(file["config"])))
     model.load_state_dict({key: torch.tensor(file[key]) for key in file.files if key != "config"})
@@ -52,7 +56,7 @@ def test_trace(case: str) -> None:
         method.prepare(in_order(tensors(inputs, "source/")))
 
     expected = in_order(tensors(trace, "logits/"))
-    for i, batch in enumerate(in_order(tensors(inputs, "batch/"))):
+    for i, batch in enumerate(golden_batches()):
         torch.testing.assert_close(method.adapt(batch), expected[i], atol=1e-4, rtol=0, msg=f"batch {i}")
 
     final, state = tensors(trace, "final/"), method.adapted_state()

@@ -17,6 +17,7 @@ from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import CellFailed, UserError
 from tta_bench.method import Method
 from tta_bench.models import SourceModel
+from tta_bench.precision import refuse_missing_bf16
 from tta_bench.record import Record
 from tta_bench.runner import OnBatch, Work, run_cell
 from tta_bench.store import Store, now
@@ -35,6 +36,8 @@ class Choices:
     batch_size: int | None = None
     device: str = "auto"
     data_root: Path | None = None
+    amp: str | None = None
+    compile: bool = False
     overrides: dict[str, settings.Settings] = field(default_factory=dict)
 
 
@@ -50,6 +53,9 @@ class Plan:
         )
         self.limit = choices.limit
         self.device = environment.pick_device(choices.device)
+        self.amp, self.compile = choices.amp, choices.compile
+        if self.amp:
+            refuse_missing_bf16(self.device)
         self.methods = {name: resolve(name, suite, choices) for name in choices.methods or tuple(suite.methods)}
         refuse_idle(choices, list(self.methods))
         self.dataset: Dataset = open_dataset(suite.data, suite.tasks, choices.data_root)
@@ -96,6 +102,8 @@ class Plan:
             batch_size=self.suite.batch_size,
             limit=self.limit,
             device=self.device.type,
+            amp=self.amp,
+            compile=self.compile,
             harness=tta_bench.__version__,
         )
 

@@ -34,6 +34,8 @@ class Cell:
     batch_size: int
     limit: int | None
     device: str
+    amp: str | None
+    compile: bool
     harness: str  # version of tta-bench
 
     @property

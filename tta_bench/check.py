@@ -11,6 +11,7 @@ from tta_bench.bench import Choices
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
 from tta_bench.models import SourceModel
+from tta_bench.precision import refuse_missing_bf16
 from tta_bench.suite import Suite
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ def check(suite: Suite, choices: Choices) -> list[Finding]:
         lambda: environment.pick_device(choices.device),
         lambda d: f"{d} ({environment.device_name(d)})",
     )
+    if choices.amp:
+        look("--amp", lambda: refuse_missing_bf16(environment.pick_device(choices.device)), lambda _: "bf16 works")
     settings = {
         name: look(f"method {name}", lambda name=name: bench.resolve(name, suite, choices), _settings_line)  # type: ignore[misc]
         for name in choices.methods or tuple(suite.methods)

@@ -18,6 +18,7 @@ from tta_bench.errors import CellFailed
 from tta_bench.images import ImageSet
 from tta_bench.metrics import expected_calibration_error
 from tta_bench.models import SourceModel
+from tta_bench.precision import autocast, compiled
 from tta_bench.record import Predictions, Record
 from tta_bench.registry import build_method
 from tta_bench.store import now
@@ -74,6 +75,8 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
     building, preparing, loading, adapting = (Stopwatch(device) for _ in range(4))
     with building:
         model = work.model.fresh(device)
+        if cell.compile:
+            model = compiled(model)
         method = build_method(
             cell.method,
             model,
@@ -83,14 +86,15 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
         )
     with CostCounter(model) as prepared, preparing:
         if method.needs_source:
-            method.prepare(source_batches(work))
+            with autocast(device, cell.amp):
+                method.prepare(source_batches(work))
 
     scores = Scores(work.images.labels, work.model.num_classes)
     with CostCounter(model) as cost:
         for indices in work.stream.batches(cell.batch_size):
             with loading:
                 batch = load_batch(work.images, indices, device)
-            with adapting:
+            with adapting, autocast(device, cell.amp):
                 logits = method.adapt(batch)
             scores.add(indices, logits)
             on_batch(scores.images, scores.accuracy)

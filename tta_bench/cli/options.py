@@ -29,6 +29,8 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
     how.add_argument("--device", default="auto", help=_DEVICE)
+    how.add_argument("--amp", choices=("bf16",), help="adapt in mixed precision; changes results a little")
+    how.add_argument("--compile", action="store_true", help="compile the model; slow to start, quicker later")
     how.add_argument("--data-root", type=Path, metavar="DIR", help="where datasets lie; the embedded suites need none")
 
 
@@ -53,6 +55,8 @@ def choices(args: argparse.Namespace) -> Choices:
         batch_size=args.batch_size,
         device=args.device,
         data_root=args.data_root,
+        amp=args.amp,
+        compile=args.compile,
         overrides=settings.parse(args.set),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tta_bench.cell import Cell
 from tta_bench.errors import UnmatchedStreams, UserError
 from tta_bench.record import Record
 
@@ -61,6 +62,7 @@ def check_fair(records: Sequence[Record]) -> None:
         ("--limit", lambda r: r.cell.limit),
         ("source weights", lambda r: f"{r.cell.model} {r.cell.weights}"),
         ("batch size", lambda r: r.cell.batch_size),
+        ("device", lambda r: r.cell.device),
     ):
         found = {str(value(record)): record.cell.method for record in records}
         if len(found) > 1:
@@ -120,9 +122,14 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
             if any(other.own_settings.get(key) != cell.own_settings[key] for other in twins)
         ]
         shown = ", ".join(f"{key}={_word(cell.own_settings[key])}" for key in differing)
-        extra = shown or (cell.device if len(twins) > 1 else "")
+        extra = ", ".join(part for part in (shown, *_speed_marks(cell)) if part)
         labels.append(f"{cell.method} ({extra})" if extra else cell.method)
     return labels
+
+
+def _speed_marks(cell: Cell) -> list[str]:
+    """What makes a row's times and numbers other than those of the plain run."""
+    return [*([cell.amp] if cell.amp else []), *(["compiled"] if cell.compile else [])]
 
 
 def _word(value: Any) -> str:

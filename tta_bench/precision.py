@@ -1,0 +1,52 @@
+"""Optional speed: bf16 autocast and torch.compile, both off by default because both can change results."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Literal
+
+import torch
+from torch import nn
+
+from tta_bench.errors import UserError
+
+Amp = Literal["bf16"]
+
+_PROBE = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); (a @ a).sum().item()"
+
+
+def autocast(device: torch.device, amp: str | None) -> AbstractContextManager[object]:
+    """The context in which `adapt` runs."""
+    if amp is None:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def refuse_missing_bf16(device: torch.device) -> None:
+    """Say so if this device cannot multiply in bf16, instead of dying in the middle of a run."""
+    if device.type == "cuda" and not torch.cuda.is_bf16_supported():
+        raise UserError(f"--amp bf16: {torch.cuda.get_device_name(device)} has no bf16: leave --amp out")
+    if device.type == "cpu" and _cpu_dies_in_bf16():
+        raise UserError(
+            "--amp bf16: bf16 products crash on this CPU (it announces instructions that it cannot run): "
+            "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16, or leave --amp out"
+        )
+
+
+@cache
+def _cpu_dies_in_bf16() -> bool:
+    """Tried in a child process, because an illegal instruction kills without an exception."""
+    return subprocess.run([sys.executable, "-c", _PROBE], capture_output=True).returncode != 0
+
+
+def compiled(model: nn.Module) -> nn.Module:
+    """The same module with its forward compiled; methods that hook into it are still seen."""
+    import torch._dynamo
+
+    # Without these guards, hooks that a method adds later (DPAL's tokens, cost counters) would be ignored.
+    torch._dynamo.config.skip_nnmodule_hook_guards = False
+    model.compile(dynamic=True)
+    return model
