@@ -77,7 +77,7 @@ def _threshold(method: Method, batch: Tensor, reliable: int) -> float:
     """The entropy between the surest `reliable` samples and the rest, at the logits the method itself sees."""
     method.entropy_threshold = 0.0  # type: ignore[attr-defined]
     log_p = method.adapt(batch).log_softmax(1)
-    entropies = -(log_p.exp() * log_p).sum(1).sort().values
+    entropies = (-(log_p.exp() * log_p).sum(1)).sort().values
     return float(entropies[reliable - 1 : reliable + 1].mean())
 
 

@@ -18,7 +18,7 @@ from tta_bench.checkpoint import weights_hash
 from tta_bench.images import ArrayImages
 from tta_bench.models import SourceModel
 from tta_bench.runner import Work, load_batch, run_cell
-from tta_bench.stream import make_stream
+from tta_bench.scenarios import Part, make_stream
 
 CPU = torch.device("cpu")
 ROUNDS, BATCHES, BATCH = 9, 4, 16
@@ -31,14 +31,14 @@ def vit_tiny_work() -> Work:
     pixels = np.random.default_rng(0).integers(0, 256, (BATCHES * BATCH, 3, 224, 224), dtype=np.uint8)
     ids = [str(i) for i in range(len(pixels))]
     images = ArrayImages(pixels, np.zeros(len(pixels), dtype=np.int64), ids)
-    stream = make_stream("bench", "noise", 0, ids)
-    return Work(make_cell("tent", batch_size=BATCH), stream, images, images, model, CPU)
+    stream = make_stream("normal", "bench", 0, [Part("noise", images)])
+    return Work("tent", make_cell("tent", batch_size=BATCH), stream, lambda: images, model, CPU)
 
 
 def bare_loop(work: Work) -> float:
     model = work.model.fresh(CPU)
     method = build_method(work.cell.method, model, num_classes=1000, batch_size=BATCH)
-    batches = [load_batch(work.images, indices, CPU) for indices in work.stream.batches(BATCH)]
+    batches = [load_batch(work.stream.images, indices, CPU) for indices in work.stream.batches(BATCH)]
     start = time.perf_counter()
     for batch in batches:
         method.adapt(batch)

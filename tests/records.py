@@ -9,29 +9,33 @@ from tta_bench.record import Record
 
 
 def make_cell(method: str, **changes: Any) -> Cell:
-    content: dict[str, Any] = {
-        "suite": "s",
-        "suite_version": 1,
-        "task": "fog",
-        "scenario": "normal",
-        "seed": 0,
-        "method": method,
-        "settings": {},
-        "method_code": f"code of {method}",
-        "data": {"kind": "digits-c"},
-        "data_code": "d",
-        "model": "m",
-        "weights": "w",
-        "mean": (0.5, 0.5, 0.5),
-        "std": (0.5, 0.5, 0.5),
-        "batch_size": 10,
-        "limit": None,
-        "device": "cpu",
-        "amp": None,
-        "compile": False,
-        "harness": "0",
-    } | changes
-    content.setdefault("stream", f"order of {content['task']}, {content['seed']}, {content['limit']}")
+    content: dict[str, Any] = (
+        {
+            "suite": "s",
+            "suite_version": 1,
+            "tasks": ("fog",),
+            "scenario": "normal",
+            "seed": 0,
+            "method": method,
+            "settings": {},
+            "method_code": f"code of {method}",
+            "data": {"kind": "digits-c"},
+            "data_code": "d",
+            "model": "m",
+            "weights": "w",
+            "mean": (0.5, 0.5, 0.5),
+            "std": (0.5, 0.5, 0.5),
+            "batch_size": 10,
+            "limit": None,
+            "device": "cpu",
+            "amp": None,
+            "compile": False,
+            "harness": "0",
+        }
+        | ({"tasks": (changes.pop("task"),)} if "task" in changes else {})
+        | changes
+    )
+    content.setdefault("stream", f"order of {content['tasks'][0]}, {content['seed']}, {content['limit']}")
     return Cell(**content)
 
 
@@ -39,11 +43,14 @@ def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: A
     """A finished record of 100 images in ten batches, each image taking `ms`, the first batch ten times that."""
     batches = [ms / 1000 * 10] * 10
     batches[0] *= 10
+    cell = make_cell(method, **changes)
     return Record(
-        cell=make_cell(method, **changes),
+        cell=cell,
+        label=cell.method,
         status="done",
         samples=100,
         top1=top1,
+        task_top1=dict.fromkeys(cell.tasks, top1),
         top5=min(1.0, top1 + 0.2),
         ece=0.1,
         score_point="pre-update",
@@ -58,4 +65,4 @@ def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: A
 
 
 def make_failure(method: str, reason: str, **changes: Any) -> Record:
-    return Record(cell=make_cell(method, **changes), status="failed", reason=reason)
+    return Record(cell=make_cell(method, **changes), label=method, status="failed", reason=reason)

@@ -66,7 +66,7 @@ def test_ctrl_c_says_what_is_kept(cli: Cli, small_suite: Path, tmp_path: Path, m
     real = bench.run_cell
 
     def interrupted(work: bench.Work, on_batch: object) -> object:
-        if work.cell.task == "brightness":
+        if work.cell.name == "brightness":
             raise KeyboardInterrupt
         return real(work)
 

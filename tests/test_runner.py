@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench import bench, registry, runner, suite
-from tta_bench.bench import Choices, Plan, Watcher
+from tta_bench.bench import Watcher
 from tta_bench.cost import CostCounter
 from tta_bench.method import Method
+from tta_bench.plan import Choices, Plan
 from tta_bench.record import Record
 from tta_bench.runner import Stopwatch, run_cell
 from tta_bench.store import Store
@@ -63,7 +64,7 @@ def test_a_record_says_everything(small_suite: Path) -> None:
     assert record.top1 == predictions.correct.mean()
     assert record.top5 >= record.top1
     assert list(predictions.index) == list(work.stream.order)
-    assert list(predictions.label) == list(work.images.labels[work.stream.order])
+    assert list(predictions.label) == list(work.stream.images.labels[work.stream.order])
     assert len(record.batch_seconds) == 2
     assert record.seconds["adapt"] == pytest.approx(sum(record.batch_seconds))
     assert {"adapt", "first_batch", "load", "prepare", "build"} == set(record.seconds)
@@ -79,7 +80,7 @@ def test_a_record_says_everything(small_suite: Path) -> None:
 def test_scores_are_those_of_the_logits(small_suite: Path) -> None:
     work = next(plan(small_suite, "source").work())
     _, predictions = run_cell(work)
-    images = runner.load_batch(work.images, work.stream.order, torch.device("cpu"))
+    images = runner.load_batch(work.stream.images, work.stream.order, torch.device("cpu"))
     with torch.no_grad():
         p = work.model.fresh(torch.device("cpu"))(images).softmax(1)
     assert np.array_equal(predictions.prediction, p.argmax(1).numpy())

@@ -8,57 +8,107 @@ import numpy as np
 import pytest
 import torch
 
-from tta_bench import build_method, models
+from tta_bench import build_method, models, scenarios
+from tta_bench.images import ArrayImages, Joined
 from tta_bench.registry import installed
-from tta_bench.stream import digest, make_stream
+from tta_bench.scenarios import Part, make_stream
+from tta_bench.stream import Stream, digest
+from tta_bench.suite import SCENARIOS, Scenario
 
-IDS = [f"image/{i}" for i in range(100)]
+
+def images(n: int = 100, classes: int = 10) -> ArrayImages:
+    pixels = np.arange(n, dtype=np.uint8)[:, None, None, None].repeat(3, 1)
+    return ArrayImages(pixels, np.arange(n) % classes, [f"image/{i}" for i in range(n)])
+
+
+def stream(
+    scenario: Scenario = "normal", suite: str = "s", seed: int = 0, tasks: tuple[str, ...] = ("fog",), n: int = 100
+) -> Stream:
+    return make_stream(scenario, suite, seed, [Part(task, images(n)) for task in tasks])
 
 
 def test_the_order_is_a_shuffle_with_nothing_lost() -> None:
-    stream = make_stream("s", "fog", 0, IDS)
-    assert sorted(stream.order) == list(range(100))
-    assert list(stream.order) != list(range(100))
-    assert stream.digest == digest([IDS[i] for i in stream.order])
+    found = stream()
+    assert sorted(found.order) == list(range(100))
+    assert list(found.order) != list(range(100))
+    assert found.digest == digest([found.images.ids[i] for i in found.order])
 
 
 def test_the_order_never_changes_between_versions() -> None:
-    # Recorded once: a change here would silently unmatch old and new records.
-    assert list(make_stream("s", "fog", 0, IDS[:8]).order) == RECORDED
+    assert stream(n=8).order.tolist() == [2, 0, 5, 7, 6, 4, 3, 1]  # recorded: a change would unmatch old records
 
 
-RECORDED = [2, 0, 5, 7, 6, 4, 3, 1]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [("t", "fog", 0, "normal"), ("s", "snow", 0, "normal"), ("s", "fog", 1, "normal"), ("s", "fog", 0, "mixed")],
-)
-def test_the_order_depends_on_suite_task_seed_and_scenario(other: tuple[str, str, int, str]) -> None:
-    suite, task, seed, scenario = other
-    assert make_stream(suite, task, seed, IDS, scenario=scenario).digest != make_stream("s", "fog", 0, IDS).digest
+@pytest.mark.parametrize("change", [{"suite": "t"}, {"tasks": ("snow",)}, {"seed": 1}, {"scenario": "single"}])
+def test_the_order_depends_on_suite_task_seed_and_scenario(change: dict[str, object]) -> None:
+    assert stream(**change).digest != stream().digest  # type: ignore[arg-type]
 
 
 def test_the_order_depends_on_nothing_else() -> None:
-    before = make_stream("s", "fog", 0, IDS).digest
+    before = stream().digest
     model = models.load("digits-vit")
     for name in installed().names():
         build_method(name, model.fresh(torch.device("cpu")), num_classes=10)
     random.seed(3), np.random.seed(3), torch.manual_seed(3)
     torch.rand(5)
-    assert make_stream("s", "fog", 0, IDS).digest == before
+    assert stream().digest == before
 
 
 def test_a_limit_takes_the_beginning() -> None:
-    whole, part = make_stream("s", "fog", 0, IDS), make_stream("s", "fog", 0, IDS, limit=10)
+    whole, part = stream(), make_stream("normal", "s", 0, [Part("fog", images())], limit=10)
     assert list(part.order) == list(whole.order[:10])
     assert part.digest != whole.digest
 
 
 def test_batches_cover_the_stream_and_the_last_may_be_short() -> None:
-    sizes = [len(batch) for batch in make_stream("s", "fog", 0, IDS).batches(32)]
-    assert sizes == [32, 32, 32, 4]
+    assert [len(batch) for batch in stream().batches(32)] == [32, 32, 32, 4]
 
 
 def test_the_digest_sees_order() -> None:
     assert digest(["a", "b"]) != digest(["b", "a"])
+
+
+def test_joined_sets_read_as_one() -> None:
+    both = Joined([("a", images(5)), ("b", images(7))])
+    wanted = np.array([11, 0, 5, 4, 6])
+    assert both.read(wanted)[:, 0, 0, 0].tolist() == [6, 0, 0, 4, 1]
+    assert [both.ids[i] for i in wanted[:2]] == ["b/image/6", "a/image/0"]
+    assert len(both.labels) == 12
+
+
+def test_continual_keeps_the_tasks_apart() -> None:
+    found = stream("continual", tasks=("fog", "snow", "rain"))
+    assert found.task_of(found.order).tolist() == ["fog"] * 100 + ["snow"] * 100 + ["rain"] * 100
+    assert sorted(found.order) == list(range(300))
+    assert list(found.order[:100]) != list(found.order[100:200] - 100), "each task has an order of its own"
+
+
+def test_mixed_shuffles_all_tasks_together() -> None:
+    found = stream("mixed", tasks=("fog", "snow", "rain"))
+    assert sorted(found.order) == list(range(300))
+    first = found.task_of(found.order[:60]).tolist()
+    assert min(first.count(task) for task in ("fog", "snow", "rain")) > 8
+
+
+def test_gradual_rises_and_falls_and_shows_each_image_once() -> None:
+    found = stream("gradual", tasks=("fog",) * len(scenarios.SEVERITIES), n=90)
+    part = found.order // 90
+    assert part.tolist() == sorted(part)
+    assert np.bincount(part).tolist() == [10] * 9
+    assert sorted(found.order % 90) == list(range(90))
+
+
+def test_label_shift_shows_class_after_class() -> None:
+    found = stream("label-shift")
+    labels = found.images.labels[found.order]
+    assert len(labels) == 10 * scenarios.DRAWS_PER_CLASS
+    steps = labels.reshape(10, -1)
+    assert sorted(np.bincount(step).argmax() for step in steps) == list(range(10))
+    assert np.mean([np.bincount(step).max() / len(step) for step in steps]) > 0.99
+    assert len(set(found.order)) < len(found.order), "drawn with replacement"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_scenario_is_a_pure_function(scenario: Scenario) -> None:
+    tasks = ("fog", "snow") if scenario in scenarios.OVER_ALL_TASKS else ("fog",)
+    assert stream(scenario, tasks=tasks).digest == stream(scenario, tasks=tasks).digest
+    assert stream(scenario, tasks=tasks).digest != stream(scenario, seed=1, tasks=tasks).digest

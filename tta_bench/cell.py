@@ -18,7 +18,7 @@ class Cell:
 
     suite: str
     suite_version: int
-    task: str
+    tasks: tuple[str, ...]  # what is scored: one task, or all of them in one stream
     scenario: str
     seed: int
     method: str
@@ -39,13 +39,18 @@ class Cell:
     harness: str  # version of tta-bench
 
     @property
+    def name(self) -> str:
+        """The stream in a word: its task, or the scenario where it runs over several."""
+        return self.tasks[0] if len(set(self.tasks)) == 1 else self.scenario
+
+    @property
     def key(self) -> str:
         return _hash(asdict(self))
 
     @property
     def variant(self) -> str:
-        """One row of a table: the key without task, stream and seed."""
-        content = {k: v for k, v in asdict(self).items() if k not in ("task", "stream", "seed")}
+        """One row of a table: the key without tasks, stream and seed."""
+        content = {k: v for k, v in asdict(self).items() if k not in ("tasks", "stream", "seed")}
         return _hash({**content, "settings": self.own_settings})
 
     @property
@@ -56,7 +61,7 @@ class Cell:
     @property
     def slug(self) -> str:
         """A file name that a person can read and that no other cell has."""
-        return f"{self.method}--{self.task}--seed{self.seed}--{self.key[:12]}"
+        return f"{self.method}--{self.name}--seed{self.seed}--{self.key[:12]}"
 
 
 def _hash(content: dict[str, Any]) -> str:

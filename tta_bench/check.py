@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tta_bench import bench, environment, models
-from tta_bench.bench import Choices
+from tta_bench import environment, models, plan
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
 from tta_bench.models import SourceModel
+from tta_bench.plan import Choices, Contender
 from tta_bench.precision import refuse_missing_bf16
 from tta_bench.suite import Suite
 
@@ -46,11 +46,12 @@ def check(suite: Suite, choices: Choices) -> list[Finding]:
     )
     if choices.amp:
         look("--amp", lambda: refuse_missing_bf16(environment.pick_device(choices.device)), lambda _: "bf16 works")
-    settings = {
-        name: look(f"method {name}", lambda name=name: bench.resolve(name, suite, choices), _settings_line)  # type: ignore[misc]
-        for name in choices.methods or tuple(suite.methods)
-    }
-    look("--set", lambda: bench.refuse_idle(choices, list(settings)), lambda _: "every setting has its method")
+    contenders = [
+        look(f"method {label}", lambda label=label: plan.resolve(label, suite, choices), _settings_line)  # type: ignore[misc]
+        for label in choices.methods or tuple(suite.methods)
+    ]
+    labels = list(choices.methods or suite.methods)
+    look("--set", lambda: plan.refuse_idle(choices, labels), lambda _: "every setting has its method")
     dataset = look(
         "data",
         lambda: open_dataset(suite.data, suite.tasks, choices.data_root),
@@ -63,10 +64,10 @@ def check(suite: Suite, choices: Choices) -> list[Finding]:
     if model and dataset:
         look(
             "classes",
-            lambda: bench.same_classes(model, dataset, suite.name),
+            lambda: plan.same_classes(model, dataset, suite.name),
             lambda _: f"{model.num_classes}",
         )
-        _build_methods(look, suite, choices, settings, model)
+        _build_methods(look, suite, choices, contenders, model)
     return findings
 
 
@@ -74,18 +75,18 @@ def _build_methods(
     look: Callable[..., Any],
     suite: Suite,
     choices: Choices,
-    settings: dict[str, dict[str, Any] | None],
+    contenders: Sequence[Contender | None],
     model: SourceModel,
 ) -> None:
     batch_size = choices.batch_size or suite.batch_size
-    for name, given in settings.items():
-        if given is not None:
+    for contender in contenders:
+        if contender is not None:
             look(
-                f"{name} on {model.name}",
-                lambda name=name, given=given: bench.try_method(name, given, model, batch_size),
+                f"{contender.label} on {model.name}",
+                lambda contender=contender: plan.try_method(contender, model, batch_size),
                 lambda method: f"adapts {sum(t.numel() for t in method.adapted_parameters().values()):,} numbers",
             )
 
 
-def _settings_line(given: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in given.items()) or "its own defaults"
+def _settings_line(contender: Contender) -> str:
+    return ", ".join(f"{key}={value}" for key, value in contender.settings.items()) or "its own defaults"

@@ -54,6 +54,20 @@ def load(path: Path) -> tuple[dict[str, Tensor], Note]:
     return weights, Note(**json.loads(header))
 
 
+def describe(path: Path) -> str:
+    """The note beside a checkpoint: how it was made, how good it is, and the hash of its weights."""
+    weights, note = load(path)
+    made = note.made_by
+    return (
+        f"# {path.name}\n\n"
+        f"- made by `{made.get('command')}` (torch {made.get('torch')})\n"
+        f"- seed {made.get('seed')}\n"
+        f"- {100 * made.get('clean_test_accuracy', 0):.2f} % on the clean test split\n"
+        f"- weights `{weights_hash(weights)}`, {sum(t.numel() for t in weights.values()):,} numbers\n"
+        f"- architecture {json.dumps(note.architecture)}, mean {note.mean[0]}, std {note.std[0]}\n"
+    )
+
+
 def build(note: Note) -> nn.Module:
     """The model that the note describes, with fresh weights."""
     import timm

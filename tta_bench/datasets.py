@@ -31,6 +31,10 @@ class Dataset(ABC):
     def open(self, task: str) -> ImageSet:
         """The images of a task; data that cannot be read is a UserError."""
 
+    def at_severity(self, severity: int) -> Dataset:
+        """The same data at another severity, for the gradual scenario."""
+        raise UserError("--scenario gradual needs data with severities")
+
     @abstractmethod
     def inspect(self, task: str) -> str:
         """Look at a task without reading all of it; says what is there, or a UserError says what is wrong."""
@@ -51,6 +55,9 @@ class DigitsC(Dataset):
         if severity not in (1, 2, 3, 4, 5):
             raise UserError(f"data: severity: expected 1 to 5, got {severity!r}")
         self.severity: int = severity
+
+    def at_severity(self, severity: int) -> DigitsC:
+        return DigitsC(None, severity=severity)
 
     def tasks(self) -> Sequence[str]:
         return (*CORRUPTIONS, *HELD_OUT)

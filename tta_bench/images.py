@@ -34,3 +34,24 @@ class ArrayImages:
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         return self._images[indices]
+
+
+class Joined:
+    """Several image sets seen as one, each image's id led by the name of its set."""
+
+    def __init__(self, named: Sequence[tuple[str, ImageSet]]) -> None:
+        self._sets = [images for _, images in named]
+        self.ids = [f"{name}/{image_id}" for name, images in named for image_id in images.ids]
+        self.labels: NDArray[np.int64] = np.concatenate([images.labels for images in self._sets])
+        self.ends = np.cumsum([len(images.ids) for images in self._sets])
+
+    def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        which = np.searchsorted(self.ends, indices, side="right")
+        starts = self.ends - [len(images.ids) for images in self._sets]
+        slots: list[NDArray[np.uint8] | None] = [None] * len(indices)
+        for chosen in np.unique(which):
+            places = np.flatnonzero(which == chosen)
+            pixels = self._sets[chosen].read(indices[places] - starts[chosen])
+            for place, image in zip(places, pixels, strict=True):
+                slots[place] = image
+        return np.stack([image for image in slots if image is not None])

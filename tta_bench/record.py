@@ -18,12 +18,14 @@ class Record:
     """One cell's result, or the reason why it has none."""
 
     cell: Cell
+    label: str  # of its row in tables: the method's name, or what a suite calls its variant
     status: str  # "done" or "failed"
     reason: str = ""  # of a failure, one line
     traceback: str = ""
     samples: int = 0
     top1: float = 0.0  # fractions in [0, 1]
     top5: float = 0.0
+    task_top1: dict[str, float] = field(default_factory=dict)  # one entry, or one per task of the stream
     ece: float = 0.0
     score_point: str = ""
     needs_source: bool = False
@@ -61,8 +63,9 @@ class Record:
         if content.get("schema") != SCHEMA:
             raise ValueError(f"schema {content.get('schema')!r}, expected {SCHEMA}")
         known = {f.name for f in fields(cls)}
-        raw = dict(content["cell"])
-        cell = Cell(**{**raw, "mean": tuple(raw["mean"]), "std": tuple(raw["std"])})
+        raw: dict[str, Any] = content["cell"]
+        tuples = {key: tuple(raw[key]) for key in ("tasks", "mean", "std")}
+        cell = Cell(**{**raw, **tuples})
         if cell.key != content.get("key"):
             raise ValueError("its key does not fit its content")
         return cls(**{**{k: v for k, v in content.items() if k in known}, "cell": cell})

@@ -5,7 +5,7 @@ Built-in methods come the same way as a stranger's package, so nobody needs to f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -96,6 +96,28 @@ def build_method(
     method.load_adapted_state(initial_state or {})
     method.remember()
     return method
+
+
+def describe(names: Sequence[str]) -> list[dict[str, Any]]:
+    """What `list methods` shows; a method that cannot be imported is a row with its error."""
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        try:
+            cls = installed().load(name)
+        except UserError as error:
+            rows.append({"name": name, "error": str(error)})
+            continue
+        rows.append(
+            {
+                "name": name,
+                "paper": cls.paper,
+                "adapts": cls.adapts,
+                "score_point": cls.score_point,
+                "passes": cls.passes,
+                "needs_source": cls.needs_source,
+            }
+        )
+    return rows
 
 
 def _package(entry: EntryPoint) -> str:

@@ -31,10 +31,10 @@ OnBatch = Callable[[int, float], None]  # images done, running accuracy
 class Work:
     """A cell together with what it needs to run."""
 
+    label: str  # of the row in tables
     cell: Cell
     stream: Stream
-    images: ImageSet
-    source_images: ImageSet
+    source_images: Callable[[], ImageSet]  # opened only for a method that asks
     model: SourceModel
     device: torch.device
 
@@ -89,11 +89,11 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
             with autocast(device, cell.amp):
                 method.prepare(source_batches(work))
 
-    scores = Scores(work.images.labels, work.model.num_classes)
+    scores = Scores(work.stream.images.labels, work.model.num_classes)
     with CostCounter(model) as cost:
         for indices in work.stream.batches(cell.batch_size):
             with loading:
-                batch = load_batch(work.images, indices, device)
+                batch = load_batch(work.stream.images, indices, device)
             with adapting, autocast(device, cell.amp):
                 logits = method.adapt(batch)
             scores.add(indices, logits)
@@ -102,10 +102,12 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
     predictions = scores.predictions()
     record = Record(
         cell=cell,
+        label=work.label,
         status="done",
         samples=len(predictions.label),
         top1=float(predictions.correct.mean()),
         top5=float(predictions.in_top5.mean()),
+        task_top1=per_task(work.stream, predictions),
         ece=expected_calibration_error(predictions.confidence, predictions.correct),
         score_point=method.score_point,
         needs_source=method.needs_source,
@@ -136,9 +138,18 @@ def load_batch(images: ImageSet, indices: NDArray[np.int64], device: torch.devic
 
 def source_batches(work: Work) -> Iterator[Tensor]:
     """Clean source images in batches of the cell's size, in their own order."""
-    positions = np.arange(len(work.source_images.ids))
+    images = work.source_images()
+    positions = np.arange(len(images.ids))
     for start in range(0, len(positions), work.cell.batch_size):
-        yield load_batch(work.source_images, positions[start : start + work.cell.batch_size], work.device)
+        yield load_batch(images, positions[start : start + work.cell.batch_size], work.device)
+
+
+def per_task(stream: Stream, predictions: Predictions) -> dict[str, float]:
+    """Accuracy of each task of a stream, in the stream's order of tasks."""
+    task = stream.task_of(predictions.index)
+    return {
+        name: float(predictions.correct[task == name].mean()) for name in dict.fromkeys(stream.tasks) if name in task
+    }
 
 
 class Scores:

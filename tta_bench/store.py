@@ -107,7 +107,7 @@ class Store:
         manifest = self.read_manifest()
         tasks, methods = manifest.get("tasks", []), manifest.get("methods", [])
         found = [self._read(path) for path in sorted(self.cells.glob("*.json"))]
-        return sorted(found, key=lambda r: (_rank(r.cell.task, tasks), r.cell.seed, _rank(r.cell.method, methods)))
+        return sorted(found, key=lambda r: (_rank(r.cell.tasks[0], tasks), r.cell.seed, _rank(r.label, methods)))
 
     def predictions(self, cell: Cell) -> Predictions:
         path = self._path(cell, ".npz")

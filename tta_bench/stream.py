@@ -1,4 +1,4 @@
-"""Streams: a task in one fixed order, the same for every method."""
+"""Streams: images in one fixed order, the same for every method."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.seeding import permutation
+from tta_bench.images import ImageSet, Joined
 
 
 @dataclass(frozen=True)
 class Stream:
     """Which image comes when. The digest names the order, so that two rows can be seen to match."""
 
-    task: str
+    tasks: tuple[str, ...]  # of the parts that `images` joins
+    images: ImageSet
     order: NDArray[np.int64]
     digest: str
 
@@ -25,19 +26,10 @@ class Stream:
         for start in range(0, len(self.order), batch_size):
             yield self.order[start : start + batch_size]
 
-
-def make_stream(
-    suite: str,
-    task: str,
-    seed: int,
-    ids: Sequence[str],
-    *,
-    scenario: str = "normal",
-    limit: int | None = None,
-) -> Stream:
-    """The order of a task: a pure function of suite, task, scenario and seed. No global generator is asked."""
-    order = permutation(len(ids), "stream", suite, task, scenario, seed)[:limit]
-    return Stream(task, order, digest([ids[i] for i in order]))
+    def task_of(self, positions: NDArray[np.int64]) -> NDArray[np.str_]:
+        """The task that each position belongs to."""
+        ends = self.images.ends if isinstance(self.images, Joined) else [len(self.images.ids)]
+        return np.asarray(self.tasks)[np.searchsorted(ends, positions, side="right")]
 
 
 def digest(ids: Sequence[str]) -> str:

@@ -8,13 +8,16 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import yaml
 
 from tta_bench.errors import UserError, did_you_mean
 
 DEFAULT = "digits-c-5"
+
+Scenario = Literal["normal", "single", "label-shift", "gradual", "continual", "mixed"]
+SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
 
 
 @dataclass(frozen=True)

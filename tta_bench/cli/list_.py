@@ -25,12 +25,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _methods() -> None:
     from tta_bench import registry
-    from tta_bench.bench import method_rows
 
     names = registry.installed().names()
     if not names:
         registry.installed().entry("")  # says what to do
-    rows = method_rows(names)
+    rows = registry.describe(names)
     _show(
         ("method", "paper", "adapts", "scored", "passes per batch", "source data"),
         [

@@ -51,7 +51,7 @@ class BarWatcher(RunWatcher):
         self.shown = 0.0
 
     def on_start(self, work: Work) -> None:
-        name = f"{work.cell.method} on {work.cell.task}"
+        name = f"{work.label} on {work.cell.name}"
         self.bars.reset(self.one, description=name, total=len(work.stream.order), note="", visible=True)
 
     def on_batch(self, images: int, accuracy: float) -> None:
@@ -79,7 +79,7 @@ def watch(cells: int, console: Console) -> Iterator[RunWatcher]:
 
 
 def _line(record: Record) -> str:
-    name = f"{record.cell.method:<14} {record.cell.task}, seed {record.cell.seed}"
+    name = f"{record.label:<14} {record.cell.name}, seed {record.cell.seed}"
     if record.status != "done":
         return f"{name}: FAILED: {record.reason}"
     return f"{name}: {100 * record.top1:.1f} % in {record.seconds['adapt']:.1f} s"

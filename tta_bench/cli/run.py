@@ -25,8 +25,9 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench import suite
-    from tta_bench.bench import Plan, execute
+    from tta_bench.bench import execute
     from tta_bench.cli.progress import watch
+    from tta_bench.plan import Plan
     from tta_bench.report.write import report
     from tta_bench.store import Store, refuse_unfit
 
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if old:
         console.print(f"The old folder is now {old}")
     store = Store.create(folder, chosen.name)
-    store.note_command(args.command, chosen.tasks, list(plan.methods))
+    store.note_command(args.command, chosen.tasks, [contender.label for contender in plan.contenders])
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
 
     with watch(len(plan), console) as watcher:

@@ -24,7 +24,7 @@ class Row:
         return self.records[0]
 
     def of(self, task: str) -> list[Record]:
-        return [record for record in self.records if record.cell.task == task]
+        return [record for record in self.records if task in record.cell.tasks]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,10 @@ def compare(records: Iterable[Record]) -> Comparison:
         variants[record.cell.variant].append(record)
     groups = list(variants.values())
     rows = tuple(Row(label, tuple(group)) for label, group in zip(_labels(groups), groups, strict=True))
-    tasks = tuple(dict.fromkeys(record.cell.task for record in records))
-    limit = records[0].cell.limit
+    tasks = tuple(dict.fromkeys(task for record in records for task in record.cell.tasks))
+    scenario, limit = records[0].cell.scenario, records[0].cell.limit
+    if scenario != "normal":
+        notes.append(f"Scenario: {scenario}.")
     if limit is not None:
         notes.append(f"NOT REPORTABLE: only the first {limit} images of each stream (--limit {limit}).")
     return Comparison(records[0].cell.suite, tasks, rows, tuple(notes))
@@ -59,6 +61,7 @@ def check_fair(records: Sequence[Record]) -> None:
     """All rows must have seen the same images in the same order, with the same weights and batch size."""
     for what, value in (
         ("suite", lambda r: r.cell.suite),
+        ("--scenario", lambda r: r.cell.scenario),
         ("--limit", lambda r: r.cell.limit),
         ("source weights", lambda r: f"{r.cell.model} {r.cell.weights}"),
         ("batch size", lambda r: r.cell.batch_size),
@@ -70,12 +73,12 @@ def check_fair(records: Sequence[Record]) -> None:
             raise UserError(f"these records do not fit into one table: {what} differs ({seen}): report them apart")
     orders: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
     for record in records:
-        orders[record.cell.task, record.cell.seed][record.cell.stream] = record.cell.method
-    for (task, seed), seen_by in orders.items():
+        orders[record.cell.name, record.cell.seed][record.cell.stream] = record.cell.method
+    for (name, seed), seen_by in orders.items():
         if len(seen_by) > 1:
             who = ", ".join(f"{method} ({digest})" for digest, method in seen_by.items())
             raise UnmatchedStreams(
-                f"{task}, seed {seed}: methods saw different images or orders: {who}: run them again together"
+                f"{name}, seed {seed}: methods saw different images or orders: {who}: run them again together"
             )
 
 
@@ -111,19 +114,15 @@ def _same_settings(record: Record) -> str:
 
 
 def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
-    """Method names; where two rows share one, with the settings in which they differ."""
-    cells = [group[0].cell for group in groups]
+    """The rows' labels; where two rows share one, with the settings in which they differ."""
+    records = [max(group, key=lambda record: record.finished_at) for group in groups]
     labels = []
-    for cell in cells:
-        twins = [other for other in cells if other.method == cell.method]
-        differing = [
-            key
-            for key in cell.own_settings
-            if any(other.own_settings.get(key) != cell.own_settings[key] for other in twins)
-        ]
-        shown = ", ".join(f"{key}={_word(cell.own_settings[key])}" for key in differing)
-        extra = ", ".join(part for part in (shown, *_speed_marks(cell)) if part)
-        labels.append(f"{cell.method} ({extra})" if extra else cell.method)
+    for record in records:
+        own = record.cell.own_settings
+        twins = [other.cell.own_settings for other in records if other.label == record.label]
+        differing = [key for key in own if any(other.get(key) != own[key] for other in twins)]
+        extra = [*(f"{key}={_word(own[key])}" for key in differing), *_speed_marks(record.cell)]
+        labels.append(f"{record.label} ({', '.join(extra)})" if extra else record.label)
     return labels
 
 

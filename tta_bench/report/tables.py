@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tta_bench.record import Record
@@ -45,7 +45,7 @@ def accuracy_table(comparison: Comparison) -> Table:
     """Top-1 accuracy in percent: methods by tasks, and the average over tasks."""
     rows = []
     for row in comparison.rows:
-        per_task = [_over_seeds(row.of(task), lambda r: 100 * r.top1) for task in comparison.tasks]
+        per_task = [_over_seeds(row.of(task), task) for task in comparison.tasks]
         rows.append(
             (
                 row.label,
@@ -120,16 +120,16 @@ def _steady_ms(records: Sequence[Record]) -> float:
 
 def _paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Record, Record]]:
     """Records and Source's on the same streams, so that a failed task does not tilt the ratio."""
-    by_stream = {(o.cell.task, o.cell.seed): o for o in others if o.status == "done"}
-    pairs = ((r, by_stream.get((r.cell.task, r.cell.seed))) for r in records)
+    by_stream = {(o.cell.name, o.cell.seed): o for o in others if o.status == "done"}
+    pairs = ((r, by_stream.get((r.cell.name, r.cell.seed))) for r in records)
     return [(record, other) for record, other in pairs if other is not None]
 
 
-def _over_seeds(records: Sequence[Record], score: Callable[[Record], float]) -> Value:
-    """Mean and sample standard deviation over seeds; one failed seed fails the entry."""
+def _over_seeds(records: Sequence[Record], task: str) -> Value:
+    """Accuracy: mean and sample standard deviation over seeds; one failed seed fails the entry."""
     if any(record.status != "done" for record in records):
         return Value(word=FAILED)
-    return _spread([score(record) for record in records])
+    return _spread([100 * record.task_top1[task] for record in records if task in record.task_top1])
 
 
 def _average(row: Row, tasks: Sequence[str]) -> Value:
@@ -137,7 +137,7 @@ def _average(row: Row, tasks: Sequence[str]) -> Value:
     per_seed: dict[int, list[float]] = {}
     for record in row.records:
         if record.status == "done":
-            per_seed.setdefault(record.cell.seed, []).append(100 * record.top1)
+            per_seed.setdefault(record.cell.seed, []).extend(100 * top1 for top1 in record.task_top1.values())
     complete = [statistics.fmean(scores) for scores in per_seed.values() if len(scores) == len(tasks)]
     return _spread(complete) if len(complete) == len(per_seed) else Value()
 
@@ -177,7 +177,7 @@ def _seed_note(comparison: Comparison) -> list[str]:
 
 def _failures(comparison: Comparison) -> list[str]:
     return [
-        f"FAILED {row.label} on {record.cell.task}, seed {record.cell.seed}: {record.reason}"
+        f"FAILED {row.label} on {record.cell.name}, seed {record.cell.seed}: {record.reason}"
         for row in comparison.rows
         for record in row.records
         if record.status != "done"

@@ -1,0 +1,76 @@
+"""Scenarios: how tasks become streams. Each is a pure function of the tasks, the suite's name and the seed.
+
+| scenario | a stream is |
+|---|---|
+| normal | one task, shuffled; every task starts from the source weights (the DPAL paper) |
+| single | the same, one image at a time |
+| label-shift | one task, class after class: the step's class is drawn `IMBALANCE` times as often as each other |
+| gradual | one task, its severity rising from 1 to 5 and falling again |
+| continual | all tasks one after the other, never reset |
+| mixed | all tasks shuffled together |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.images import ImageSet, Joined
+from tta_bench.seeding import permutation, seed_of
+from tta_bench.stream import Stream, digest
+from tta_bench.suite import Scenario
+
+OVER_ALL_TASKS = ("continual", "mixed")
+
+SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
+IMBALANCE = 500_000  # the SAR authors' default: all but one class at a time
+DRAWS_PER_CLASS = 100
+
+
+@dataclass(frozen=True)
+class Part:
+    """Images that are scored under one name; in a gradual stream one per severity."""
+
+    task: str
+    images: ImageSet
+
+
+def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part], limit: int | None = None) -> Stream:
+    """The stream of these parts; `images` are those of all parts, joined."""
+    names = ("stream", suite, *dict.fromkeys(part.task for part in parts), scenario, seed)
+    images = parts[0].images if len(parts) == 1 else Joined([(part.task, part.images) for part in parts])
+    if scenario == "label-shift":
+        order = _class_after_class(images.labels, names)
+    elif scenario in ("continual", "gradual"):
+        order = _one_after_the_other([len(part.images.ids) for part in parts], names, scenario == "gradual")
+    else:
+        order = permutation(len(images.ids), *names)
+    order = order[:limit]
+    return Stream(tuple(part.task for part in parts), images, order, digest([images.ids[i] for i in order]))
+
+
+def _one_after_the_other(sizes: Sequence[int], names: tuple[object, ...], share: bool) -> NDArray[np.int64]:
+    """Each part shuffled, one after the other; with `share` each image is seen in one of the parts only."""
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    orders = [permutation(size, *names, i) for i, size in enumerate(sizes)]
+    if share:
+        common = permutation(sizes[0], *names)
+        orders = [common[i :: len(sizes)] for i in range(len(sizes))]
+    return np.concatenate([start + order for start, order in zip(starts, orders, strict=True)]).astype(np.int64)
+
+
+def _class_after_class(labels: NDArray[np.int64], names: tuple[object, ...]) -> NDArray[np.int64]:
+    """Draws with replacement: one step per class, in which that class outweighs each other by IMBALANCE."""
+    rng = np.random.Generator(np.random.PCG64(seed_of(*names)))
+    classes, counts = np.unique(labels, return_counts=True)
+    members = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
+    order = []
+    for step in permutation(len(classes), *names):
+        weights = np.ones(len(classes))
+        weights[step] = IMBALANCE
+        drawn = rng.choice(len(classes), DRAWS_PER_CLASS, p=weights / weights.sum())
+        order += [members[c][rng.integers(len(members[c]))] for c in drawn]
+    return np.array(order, dtype=np.int64)
