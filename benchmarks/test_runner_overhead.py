@@ -16,8 +16,9 @@ from tests.records import make_cell
 from tta_bench import build_method
 from tta_bench.checkpoint import weights_hash
 from tta_bench.images import ArrayImages
+from tta_bench.loading import batches
 from tta_bench.models import SourceModel
-from tta_bench.runner import Work, load_batch, run_cell
+from tta_bench.runner import Work, run_cell
 from tta_bench.scenarios import Part, make_stream
 
 CPU = torch.device("cpu")
@@ -32,15 +33,15 @@ def vit_tiny_work() -> Work:
     ids = [str(i) for i in range(len(pixels))]
     images = ArrayImages(pixels, np.zeros(len(pixels), dtype=np.int64), ids)
     stream = make_stream("normal", "bench", 0, [Part("noise", images)])
-    return Work("tent", make_cell("tent", batch_size=BATCH), stream, lambda: images, model, CPU)
+    return Work("tent", make_cell("tent", batch_size=BATCH), stream, lambda: images, model, 1000, None, CPU)
 
 
 def bare_loop(work: Work) -> float:
     model = work.model.fresh(CPU)
     method = build_method(work.cell.method, model, num_classes=1000, batch_size=BATCH)
-    batches = [load_batch(work.stream.images, indices, CPU) for indices in work.stream.batches(BATCH)]
+    ready = [batch.clone() for batch in batches(work.stream.images, work.stream.batches(BATCH), CPU)]
     start = time.perf_counter()
-    for batch in batches:
+    for batch in ready:
         method.adapt(batch)
     return time.perf_counter() - start
 

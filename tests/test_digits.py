@@ -12,7 +12,7 @@ import torch
 from tta_bench import checkpoint, digits, models
 from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.images import ImageSet
-from tta_bench.train import evaluate, jitter, train_digits
+from tta_bench.train import MEAN, STD, evaluate, jitter, train_digits
 
 
 def test_the_split_is_fixed_and_disjoint() -> None:
@@ -87,8 +87,8 @@ def test_the_model_normalises_inside() -> None:
     source = models.load("digits-vit")
     images = torch.rand(2, 3, 32, 32)
     inside, outside = source.fresh(torch.device("cpu")), source.network
-    torch.testing.assert_close(inside(images), outside((images - 0.5) / 0.5))
-    torch.testing.assert_close(inside.forward_features(images), outside.forward_features((images - 0.5) / 0.5))
+    torch.testing.assert_close(inside(images), outside((images - MEAN[0]) / STD[0]))
+    torch.testing.assert_close(inside.forward_features(images), outside.forward_features((images - MEAN[0]) / STD[0]))
 
 
 def test_training_is_repeatable_and_leaves_the_global_generator_alone(tmp_path: object) -> None:

@@ -10,11 +10,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tta_bench import bench, registry, runner, suite
+from tta_bench import bench, registry, suite
 from tta_bench.bench import Watcher
 from tta_bench.cost import CostCounter
+from tta_bench.images import ArrayImages
 from tta_bench.method import Method
 from tta_bench.plan import Choices, Plan
 from tta_bench.record import Record
@@ -69,7 +71,7 @@ def test_a_record_says_everything(small_suite: Path) -> None:
     assert record.seconds["adapt"] == pytest.approx(sum(record.batch_seconds))
     assert {"adapt", "first_batch", "load", "prepare", "build"} == set(record.seconds)
     assert record.cell.weights == work.model.weights_hash
-    assert record.cell.mean == (0.5, 0.5, 0.5)
+    assert record.cell.mean == work.model.mean
     assert record.cell.stream == work.stream.digest
     assert record.cell.settings["momentum"] == 0.9  # defaults are written out
     assert record.memory["bytes"] > 0
@@ -80,7 +82,7 @@ def test_a_record_says_everything(small_suite: Path) -> None:
 def test_scores_are_those_of_the_logits(small_suite: Path) -> None:
     work = next(plan(small_suite, "source").work())
     _, predictions = run_cell(work)
-    images = runner.load_batch(work.stream.images, work.stream.order, torch.device("cpu"))
+    images = torch.from_numpy(work.stream.images.read(work.stream.order)) / 255
     with torch.no_grad():
         p = work.model.fresh(torch.device("cpu"))(images).softmax(1)
     assert np.array_equal(predictions.prediction, p.argmax(1).numpy())
@@ -113,14 +115,16 @@ def test_a_masked_sample_that_is_computed_counts_as_backward() -> None:
 
 
 def test_only_adapt_is_timed(small_suite: Path, toy: type[Toy], monkeypatch: pytest.MonkeyPatch) -> None:
-    real = runner.load_batch
+    real = ArrayImages.read
 
-    def slow_load(*arguments: object) -> Tensor:
+    def slow_read(self: ArrayImages, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         time.sleep(0.2)
-        return real(*arguments)  # type: ignore[arg-type]
+        return real(self, indices)
 
-    monkeypatch.setattr(runner, "load_batch", slow_load)
-    record = records(small_suite)[0]
+    ready = plan(small_suite)
+    works = list(ready.work())
+    monkeypatch.setattr(ArrayImages, "read", slow_read)
+    record, _ = run_cell(works[0])
     assert record.seconds["load"] > 0.4
     assert record.seconds["adapt"] < 0.2
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tta_bench import environment, models, plan
-from tta_bench.datasets import open_dataset
+from tta_bench import environment, plan, registry
+from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.models import SourceModel
 from tta_bench.plan import Choices, Contender
@@ -15,6 +15,7 @@ from tta_bench.precision import refuse_missing_bf16
 from tta_bench.suite import Suite
 
 T = TypeVar("T")
+Look = Callable[..., Any]  # looks at one thing and notes a finding; returns what it saw, or None
 
 
 @dataclass(frozen=True)
@@ -55,37 +56,57 @@ def check(suite: Suite, choices: Choices) -> list[Finding]:
     dataset = look(
         "data",
         lambda: open_dataset(suite.data, suite.tasks, choices.data_root),
-        lambda d: f"{d.num_classes} classes",
+        lambda found: f"expects {found.layout}" if found.layout else "comes with tta-bench",
     )
-    for task in suite.tasks if dataset else ():
-        look(f"task {task}", lambda task=task: dataset.inspect(task), str)  # type: ignore[misc, union-attr]
-    name = choices.model or suite.model
-    model = look(f"model {name}", lambda: models.load(name), lambda m: f"weights {m.weights_hash}")
-    if model and dataset:
-        look(
-            "classes",
-            lambda: plan.same_classes(model, dataset, suite.name),
-            lambda _: f"{model.num_classes}",
-        )
-        _build_methods(look, suite, choices, contenders, model)
+    if dataset is None:
+        return findings
+    for task in suite.tasks:
+        look(f"task {task}", lambda task=task: dataset.inspect(task), str)  # type: ignore[misc]
+    model = _look_at_models(look, suite, choices, dataset)
+    if model:
+        _build_methods(look, suite, choices, contenders, model, dataset)
     return findings
 
 
+def _look_at_models(look: Look, suite: Suite, choices: Choices, dataset: Dataset) -> SourceModel | None:
+    """Load the model of every task, each once; returns the first that is there."""
+    found: dict[str, SourceModel | None] = {}
+    for task in suite.tasks:
+        try:
+            name = choices.model or dataset.model_for(task) or suite.model
+        except UserError:
+            name = f"of {task}"
+        if name not in found:
+            found[name] = look(
+                f"model {name}",
+                lambda task=task: plan.source_model(task, dataset, suite, choices),
+                lambda model: f"weights {model.weights_hash}, mean {model.mean[0]:g}, std {model.std[0]:g}",
+            )
+    return next((model for model in found.values() if model), None)
+
+
 def _build_methods(
-    look: Callable[..., Any],
+    look: Look,
     suite: Suite,
     choices: Choices,
     contenders: Sequence[Contender | None],
     model: SourceModel,
+    dataset: Dataset,
 ) -> None:
     batch_size = choices.batch_size or suite.batch_size
     for contender in contenders:
         if contender is not None:
             look(
                 f"{contender.label} on {model.name}",
-                lambda contender=contender: plan.try_method(contender, model, batch_size),
+                lambda contender=contender: plan.try_method(contender, model, dataset, batch_size),
                 lambda method: f"adapts {sum(t.numel() for t in method.adapted_parameters().values()):,} numbers",
             )
+    if any(contender and registry.installed().load(contender.method).needs_source for contender in contenders):
+        look(
+            "source images",
+            lambda: dataset.source_images(suite.tasks[0]),
+            lambda images: f"{len(images.ids):,} images",
+        )
 
 
 def _settings_line(contender: Contender) -> str:

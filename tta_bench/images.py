@@ -27,6 +27,8 @@ class ImageSet(Protocol):
 class ArrayImages:
     """An image set that is held in memory."""
 
+    in_memory = True
+
     def __init__(self, images: NDArray[np.uint8], labels: NDArray[np.int64], ids: Sequence[str]) -> None:
         self._images = images
         self.labels = labels
@@ -44,6 +46,7 @@ class Joined:
         self.ids = [f"{name}/{image_id}" for name, images in named for image_id in images.ids]
         self.labels: NDArray[np.int64] = np.concatenate([images.labels for images in self._sets])
         self.ends = np.cumsum([len(images.ids) for images in self._sets])
+        self.in_memory = all(getattr(images, "in_memory", False) for images in self._sets)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         which = np.searchsorted(self.ends, indices, side="right")

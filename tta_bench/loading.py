@@ -6,9 +6,12 @@ are forked without touching the device, run on one thread, and hand over whole b
 
 from __future__ import annotations
 
+import math
+import mmap
 import signal
 import sys
 import warnings
+import weakref
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any
@@ -26,6 +29,8 @@ from tta_bench.images import ArrayImages, ImageSet
 Indices = NDArray[np.int64]
 Batches = Generator[Tensor, None, None]  # an iterator that can be closed
 
+FORKS = sys.platform == "linux"
+AHEAD = 2  # batches per worker
 MOST_WORKERS = 8  # more than a benchmark's model can eat, fewer than a shared machine resents
 
 
@@ -35,24 +40,23 @@ def batches(images: ImageSet, plan: Iterable[Indices], device: torch.device, *, 
     What `images.read` raises as a UserError comes through as it is, from a worker too. Leave early through
     `contextlib.closing`, so that no worker outlives the loop.
     """
-    on_gpu = device.type == "cuda"
-    with closing(read_ahead(images, plan, workers=workers, pinned=on_gpu)) as host:
-        if on_gpu:
+    with closing(read_ahead(images, plan, workers=workers)) as host:
+        if device.type == "cuda":
             yield from _copied_ahead(host, device)
+        elif device.type == "cpu":
+            yield from map(_Lender().floats, host)
         else:
-            for batch in host:
-                yield _floats(batch.to(device))
+            yield from (_floats(batch.to(device)) for batch in host)
 
 
-def read_ahead(images: ImageSet, plan: Iterable[Indices], *, workers: int = 0, pinned: bool = False) -> Batches:
-    """The same batches as bytes in this machine's memory, pinned for a quick copy to a GPU if asked."""
+def read_ahead(images: ImageSet, plan: Iterable[Indices], *, workers: int = 0) -> Batches:
+    """The same batches as bytes in this machine's memory; each is good until the next is asked for."""
     planned = list(plan)
     if workers and planned and not in_memory(images):
-        yield from _from_workers(images, planned, min(workers, len(planned)), pinned)
+        yield from _from_workers(images, planned, min(workers, len(planned)))
         return
     for indices in planned:
-        batch = _read(images, indices)
-        yield batch.pin_memory() if pinned else batch
+        yield _read(images, indices)
 
 
 def in_memory(images: ImageSet) -> bool:
@@ -71,48 +75,68 @@ def _read(images: ImageSet, indices: Indices) -> Tensor:
 
 
 class _WholeBatches(Dataset[Any]):
-    """A dataset whose items are whole batches: one read, one message between processes."""
+    """A dataset whose items are whole batches, each put into its place in memory that the processes share.
 
-    def __init__(self, images: ImageSet) -> None:
+    Sent as messages, batches would take new memory each time, and the system a quarter of the time to make it.
+    """
+
+    def __init__(self, images: ImageSet, places: Tensor) -> None:
         self.images = images
+        self.places = places
 
-    def __getitem__(self, indices: Indices) -> Tensor | UserError:
+    def __getitem__(self, job: tuple[int, Indices]) -> UserError | None:
+        place, indices = job
         try:
-            return _read(self.images, indices)
+            self.places[place, : len(indices)] = _read(self.images, indices)
         except UserError as error:
             return error  # raised in the worker, its one line would arrive wrapped in a traceback
+        return None
 
 
-def _from_workers(images: ImageSet, plan: list[Indices], workers: int, pinned: bool) -> Batches:
+def _from_workers(images: ImageSet, plan: list[Indices], workers: int) -> Batches:
+    shape = (max(map(len, plan)), *_read(images, plan[0][:1]).shape[1:])
+    # While one batch is looked at, each worker may be at work on AHEAD others.
+    places = _shared_bytes((workers * AHEAD + 2, *shape))
+    jobs = [(i % len(places), indices) for i, indices in enumerate(plan)]
     with warnings.catch_warnings():
         # More workers than cores are the user's choice, and these children stay away from the parent's threads.
         warnings.simplefilter("ignore")
         loader = DataLoader(
-            _WholeBatches(images),
-            sampler=plan,
+            _WholeBatches(images, places),
+            sampler=jobs,
             batch_size=None,
             num_workers=workers,
             collate_fn=_as_it_is,
-            pin_memory=pinned,
+            prefetch_factor=AHEAD,
             worker_init_fn=_leave_interrupts_to_the_parent,
-            multiprocessing_context="fork" if sys.platform == "linux" else None,
+            multiprocessing_context="fork" if FORKS else None,
             generator=torch.Generator(),  # else a draw from the global one would shift what methods draw
         )
         incoming = iter(loader)
     try:
-        for batch in incoming:
-            if isinstance(batch, UserError):
-                raise batch
-            yield batch
+        for (place, indices), error in zip(jobs, incoming, strict=True):
+            if error is not None:
+                raise error
+            yield places[place, : len(indices)]
     except RuntimeError as error:
         if "killed by signal" in str(error) or "exited unexpectedly" in str(error):
             reason = str(error).splitlines()[0]
             raise UserError(
-                f"a process that reads images died ({reason}): memory or /dev/shm may be too small, try --workers 0"
+                f"a process that reads images died ({reason}): memory may be too small, try fewer --workers"
             ) from error
         raise
     finally:
         incoming._shutdown_workers()  # type: ignore[attr-defined]  # at once: a traceback may keep the iterator alive
+
+
+def _shared_bytes(shape: tuple[int, ...]) -> Tensor:
+    """Memory that workers write and this process reads."""
+    if FORKS:  # not from /dev/shm, which containers keep small
+        memory = mmap.mmap(-1, math.prod(shape))
+        return torch.from_numpy(np.frombuffer(memory, np.uint8).reshape(shape))
+    apart = torch.empty(shape, dtype=torch.uint8)
+    apart.share_memory_()
+    return apart
 
 
 def _as_it_is(item: Any) -> Any:
@@ -129,7 +153,7 @@ def _copied_ahead(host: Iterator[Tensor], device: torch.device) -> Iterator[Tens
     ahead: Tensor | None = None
     for batch in host:
         with torch.cuda.stream(copying):
-            copied = batch.to(device, non_blocking=True)
+            copied = batch.pin_memory().to(device, non_blocking=True)
         if ahead is not None:
             yield _arrived(ahead, copying, device)
         ahead = copied
@@ -146,3 +170,19 @@ def _arrived(batch: Tensor, copying: torch.cuda.Stream, device: torch.device) ->
 
 def _floats(batch: Tensor) -> Tensor:
     return batch.float().div_(255)
+
+
+class _Lender:
+    """Floats on a CPU, in memory of an earlier batch that no tensor holds any more: new memory takes the most time."""
+
+    def __init__(self) -> None:
+        self._lent: list[tuple[NDArray[np.float32], weakref.ref[Any]]] = []
+
+    def floats(self, batch: Tensor) -> Tensor:
+        free = (memory for memory, holder in self._lent if holder() is None and memory.shape == batch.shape)
+        memory = next(free, None)
+        if memory is None:
+            memory = np.empty(batch.shape, np.float32)
+        lent = memory.view()  # lives as long as the tensor, its views and the graphs that saved it
+        self._lent = [(m, h) for m, h in self._lent if h() is not None] + [(memory, weakref.ref(lent))]
+        return torch.from_numpy(lent).copy_(batch).div_(255)

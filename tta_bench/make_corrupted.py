@@ -30,10 +30,12 @@ from PIL import Image
 
 from tta_bench.cell import code_hash
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT, SEVERITIES, corrupt
+from tta_bench.datasets.files import decode
+from tta_bench.datasets.listing import list_classes
+from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.store import write_whole
 
-SUFFIXES = (".jpeg", ".jpg", ".png")
 QUALITY = 85
 FILES_PER_CHUNK = 16  # what one message to a worker asks for: about a quarter of a second
 FORGOTTEN = 3600.0  # seconds without a change after which a folder of parts is of a process that was killed
@@ -83,25 +85,13 @@ def check(job: Job) -> None:
 
 def find_images(clean: Path) -> list[Path]:
     """The images in a folder's class folders, in order; every class must have some, or labels would shift."""
-    try:
-        folders = sorted(entry for entry in clean.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-        found = [(folder, _images_in(folder)) for folder in folders]
-    except OSError as error:
-        raise UserError(f"--from {clean} cannot be read: {error.strerror}: {error.filename}") from error
-    if not found:
+    classes = list_classes(clean)
+    if not classes:
         raise UserError(f"--from {clean} has no class folders: expected <wnid>/<name>.JPEG in it")
-    for folder, images in found:
-        if not images:
-            raise UserError(f"class folder {folder} has no images ({', '.join(SUFFIXES)}): fill it or take it away")
-        twice = {path.stem for path in images}
-        if len(twice) < len(images):
-            raise UserError(f"class folder {folder}: two images differ only in their suffix, and so would be one")
-    return [path for _, images in found for path in images]
-
-
-def _images_in(folder: Path) -> list[Path]:
-    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES))  # noqa: PTH208  # quick
-    return [folder / name for name in names if not name.startswith(".")]
+    for wnid, names in classes.items():
+        if len({Path(name).stem for name in names}) < len(names):
+            raise UserError(f"class folder {clean / wnid}: two images differ only in their suffix, and so would be one")
+    return [clean / wnid / name for wnid, names in classes.items() for name in names]
 
 
 def make(job: Job, images: Sequence[Path], workers: int) -> Generator[Outcome, None, None]:
@@ -124,8 +114,8 @@ def make_one(job: Job, path: Path, parts: Path) -> Outcome:
         return Outcome(path, kept=len(targets))
     try:
         image = read_clean(path, job.size)
-    except Exception as error:  # Pillow raises many kinds for a broken file
-        return Outcome(path, error=f"{type(error).__name__}: {error}".splitlines()[0])
+    except UserError as error:
+        return Outcome(path, error=str(error))
     part = parts / f"{os.getpid()}.JPEG"
     for corruption, severity, target in missing:
         worse = corrupt(image, corruption, severity, image_id=f"{wnid}/{path.stem}", scale="large")
@@ -149,24 +139,16 @@ def is_whole(path: Path) -> bool:
 
 
 def read_clean(path: Path, size: int) -> NDArray[np.uint8]:
-    """An image as [size, size, 3]: shorter side to 8/7 of the size, bilinear, then the centre."""
-    with Image.open(path) as file:
-        image = file.convert("RGB")
-    short = round(size * 256 / 224)
-    width, height = image.size
-    if width <= height:
-        width, height = short, int(short * height / width)
-    else:
-        width, height = int(short * width / height), short
-    left, top = round((width - size) / 2), round((height - size) / 2)
-    image = image.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(image.crop((left, top, left + size, top + size)))
+    """An image as [size, size, 3], seen as the published ones were."""
+    pixels: NDArray[np.uint8] = decode(path, path, photograph(size)).transpose(1, 2, 0)
+    return pixels
 
 
 def _prepare(job: Job) -> None:
     """Claim the output folder; a tree that was made otherwise is left alone."""
     note = job.out / "make-corrupted.json"
-    made = {"size": job.size, "quality": QUALITY, "corruptions_code": code_hash("tta_bench.corruptions")}
+    code = {name: code_hash(f"tta_bench.{name}") for name in ("corruptions", "datasets.transform")}
+    made = {"size": job.size, "quality": QUALITY, "code": code}
     try:
         job.out.mkdir(parents=True, exist_ok=True)
         if not note.exists():

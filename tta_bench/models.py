@@ -1,11 +1,13 @@
-"""Source models by name: the embedded ViT, a checkpoint file of one's own, or a timm tag.
+"""Source models by name: the embedded ViT, a checkpoint file of one's own, or a timm tag with or without a file.
 
-The model normalises its input itself, so methods and streams know nothing of mean and std.
+The model normalises its input itself, so methods and streams know nothing of mean and std. Where only some of its
+classes can occur, it gives the logits of those alone, so no method needs to know of a mask.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tta_bench import checkpoint
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench import checkpoint, weights
+from tta_bench.errors import UserError
 
 EMBEDDED = {"digits-vit": "digits_vit.safetensors"}
 
@@ -30,11 +32,16 @@ class SourceModel:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     weights_hash: str
+    input_size: int = 224
+    interpolation: str = "bicubic"
+    crop_pct: float = 0.875
 
-    def fresh(self, device: torch.device) -> nn.Module:
-        """A copy on the device that takes images in [0, 1]."""
+    def fresh(self, device: torch.device, class_mask: Sequence[int] | None = None) -> nn.Module:
+        """A copy on the device that takes images in [0, 1], and gives logits of the mask's classes, in its order."""
         network = copy.deepcopy(self.network).to(device)
         entrance(network).register_forward_pre_hook(Normalise(self.mean, self.std))
+        if class_mask is not None:
+            keep_classes(network, class_mask)
         return network
 
 
@@ -60,45 +67,91 @@ def entrance(network: nn.Module) -> nn.Module:
     raise UserError(f"{type(network).__name__} has no convolution or linear layer to put normalisation before")
 
 
+def keep_classes(network: nn.Module, mask: Sequence[int]) -> None:
+    """Cut the classifier down to some classes.
+
+    The same as choosing columns of its logits, in values and in gradients, but true for methods as well that
+    read the classifier's weights.
+    """
+    ask: Any = getattr(network, "get_classifier", lambda: None)
+    head = ask()
+    if not isinstance(head, nn.Linear):
+        raise UserError(f"{type(network).__name__}: only a linear classifier can be cut down to {len(mask)} classes")
+    if max(mask) >= head.out_features:
+        raise UserError(f"class {max(mask)} is wanted, but the model has {head.out_features}")
+    rows = torch.tensor(mask, device=head.weight.device)
+    for name, parameter in list(head.named_parameters()):
+        kept = nn.Parameter(parameter.detach()[rows], requires_grad=parameter.requires_grad)
+        setattr(head, name, kept)
+    head.out_features = len(mask)
+    network.num_classes = len(mask)  # type: ignore[assignment]
+
+
 def load(name: str) -> SourceModel:
-    """A model by its name or file; what cannot be loaded is a UserError that says what to do."""
+    """A model by its name or file; what cannot be loaded is a UserError that says what to do.
+
+    `digits-vit`, a timm tag, a checkpoint that `train-source` made, or TAG=FILE: a timm model with the weights of
+    a .safetensors, .pth or AugReg .npz file.
+    """
     if name in EMBEDDED:
         with resources.as_file(resources.files("tta_bench.checkpoints") / EMBEDDED[name]) as path:
             return _from_checkpoint(name, path)
-    if name.endswith(".safetensors"):
-        if not Path(name).is_file():
-            raise UserError(f"model file {name} does not exist")
-        return _from_checkpoint(name, Path(name))
-    return _from_timm(name)
+    architecture, has_file, file = name.partition("=")
+    if has_file:
+        return _from_timm(name, weights.from_file(architecture, Path(file).expanduser()))
+    if name.endswith(weights.SUFFIXES):
+        return _from_own_file(name, Path(name).expanduser())
+    return _from_timm(name, weights.from_hub(name))
+
+
+def refuse_ambiguous(name: str) -> None:
+    """A timm name without its tag loads whatever weights timm prefers today: not for a table of a paper."""
+    import timm
+
+    if name in EMBEDDED or "=" in name or "." in name or not timm.is_model(name):
+        return
+    config: Any = timm.get_pretrained_cfg(name)
+    now = config.tag
+    tags = [found for found in timm.list_pretrained(f"{name}.*") if found.endswith(".augreg_in21k_ft_in1k")]
+    wanted = tags[0] if tags else f"{name}.{now}"
+    raise UserError(f"model '{name}' does not say which weights: timm now loads '{now}' for it; say --model {wanted}")
+
+
+def _from_own_file(name: str, path: Path) -> SourceModel:
+    if not path.is_file():
+        raise UserError(f"model file {path} does not exist")
+    hint = f"say which timm model it is for: --model vit_base_patch16_224.augreg_in21k_ft_in1k={path}"
+    if path.suffix != ".safetensors":
+        raise UserError(f"{path}: holds weights but no architecture; {hint}")
+    if not _has_note(path):
+        raise UserError(
+            f"{path}: has no '{checkpoint.HEADER}' note in its header, so its architecture is unknown; {hint}"
+        )
+    return _from_checkpoint(name, path)
+
+
+def _has_note(path: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return checkpoint.HEADER in (file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: no readable safetensors file ({error})") from error
 
 
 def _from_checkpoint(name: str, path: Path) -> SourceModel:
-    weights, note = checkpoint.load(path)
+    state, note = checkpoint.load(path)
     network = checkpoint.build(note)
     try:
-        network.load_state_dict(weights)
+        network.load_state_dict(state)
     except RuntimeError as error:
         raise UserError(f"{path}: weights do not fit the architecture in its header: {error}") from error
     return _ready(name, network, note.mean, note.std)
 
 
-def _from_timm(name: str) -> SourceModel:
-    import timm
-
-    base = name.partition(".")[0]
-    if not timm.is_model(base):
-        near = did_you_mean(base, timm.list_models()).partition(" (known")[0]
-        raise UserError(
-            f"unknown model '{name}'{near} (embedded: {', '.join(EMBEDDED)}; or a timm tag; or a .safetensors file)"
-        )
-    try:
-        network = timm.create_model(name, pretrained=True)
-    except Exception as error:  # offline, no such tag, a damaged cache: timm and its hub raise many kinds
-        raise UserError(
-            f"weights of '{name}' cannot be loaded ({type(error).__name__}: {str(error).splitlines()[0]}): "
-            f"check the tag and the network, or fill the Hugging Face cache (HF_HOME) on a machine that has both"
-        ) from error
-    config: Any = network.pretrained_cfg
+def _from_timm(name: str, network: nn.Module) -> SourceModel:
+    config = _data_config(network)
     return _ready(name, network, config["mean"], config["std"])
 
 
@@ -106,4 +159,25 @@ def _ready(name: str, network: nn.Module, mean: Any, std: Any) -> SourceModel:
     network.eval().requires_grad_(False)
     num_classes: int = network.num_classes  # type: ignore[assignment]  # every timm model has it
     state_hash = checkpoint.weights_hash(network.state_dict())
-    return SourceModel(name, network, num_classes, tuple(mean), tuple(std), state_hash)
+    config = _data_config(network)
+    patches: Any = getattr(network, "patch_embed", None)
+    size = getattr(patches, "img_size", None) or config["input_size"][1:]  # a ViT knows what it was built for
+    return SourceModel(
+        name,
+        network,
+        num_classes,
+        tuple(mean),
+        tuple(std),
+        state_hash,
+        input_size=int(size[0]),
+        interpolation=config["interpolation"],
+        crop_pct=config["crop_pct"],
+    )
+
+
+def _data_config(network: nn.Module) -> dict[str, Any]:
+    from timm.data import config
+
+    resolve: Any = config.resolve_model_data_config  # has no annotations
+    found: dict[str, Any] = resolve(network)
+    return found

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import cast
 
 import torch
 
 import tta_bench
 from tta_bench import environment, models, registry, settings
+from tta_bench.cache import CachedImages, FileImages
 from tta_bench.cell import Cell, code_hash
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.images import ImageSet
+from tta_bench.loading import in_memory
 from tta_bench.method import Method
 from tta_bench.models import SourceModel
 from tta_bench.precision import refuse_missing_bf16
@@ -34,6 +39,8 @@ class Choices:
     batch_size: int | None = None
     device: str = "auto"
     data_root: Path | None = None
+    workers: int | None = None  # None: as many as help
+    cache: Path | None = None
     amp: str | None = None
     compile: bool = False
     overrides: dict[str, settings.Settings] = field(default_factory=dict)
@@ -70,11 +77,17 @@ class Plan:
             refuse_missing_bf16(self.device)
         self.contenders = [resolve(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
         refuse_idle(choices, [contender.label for contender in self.contenders])
-        self.dataset: Dataset = open_dataset(suite.data, suite.tasks, choices.data_root)
-        self.model: SourceModel = models.load(self.suite.model)
-        same_classes(self.model, self.dataset, suite.name)
-        for contender in self.contenders:  # bad settings show now, not after an hour
-            try_method(contender, self.model, self.suite.batch_size)
+        self.workers, self.cache = choices.workers, choices.cache
+        dataset = open_dataset(suite.data, suite.tasks, choices.data_root)
+        self.models = {task: source_model(task, dataset, suite, choices) for task in suite.tasks}
+        self.model: SourceModel = self.models[suite.tasks[0]]
+        if self.scenario in OVER_ALL_TASKS and len({model.name for model in self.models.values()}) > 1:
+            raise UserError(f"--scenario {self.scenario} is one stream, but each task has a source model of its own")
+        self.dataset: Dataset = dataset.sized(self.model.input_size, self.model.interpolation)
+        for task in suite.tasks:  # what is wrong with data or settings shows now, not after an hour
+            self.dataset.inspect(task)
+        for contender in self.contenders:
+            try_method(contender, self.model, self.dataset, self.suite.batch_size)
 
     def __len__(self) -> int:
         streams = 1 if self.scenario in OVER_ALL_TASKS else len(self.suite.tasks)
@@ -83,26 +96,42 @@ class Plan:
     def work(self) -> Iterator[Work]:
         """Every cell with what it needs; the methods follow each other on a stream, so its images are read once."""
         for parts in self._parts():
+            task = parts[0].task
             for seed in self.suite.seeds:
                 stream = make_stream(self.scenario, self.suite.name, seed, parts, self.limit)
                 for contender in self.contenders:
-                    cell = self._cell(contender, seed, stream)
-                    source = self.dataset.source_images
-                    yield Work(contender.label, cell, stream, source, self.model, self.device)
+                    yield Work(
+                        label=contender.label,
+                        cell=self._cell(contender, seed, stream, self.models[task]),
+                        stream=stream,
+                        source_images=partial(self.dataset.source_images, task),
+                        model=self.models[task],
+                        num_classes=self.dataset.num_classes,
+                        class_mask=self.dataset.class_mask(),
+                        device=self.device,
+                        workers=self.workers,
+                    )
 
     def _parts(self) -> Iterator[list[Part]]:
         """The images of each stream."""
         if self.scenario == "gradual":
             for task in self.suite.tasks:
-                yield [Part(task, self.dataset.at_severity(s).open(task)) for s in SEVERITIES]
+                yield [Part(task, self._open(self.dataset.at_severity(s), task)) for s in SEVERITIES]
         elif self.scenario in OVER_ALL_TASKS:
-            yield [Part(task, self.dataset.open(task)) for task in self.suite.tasks]
+            yield [Part(task, self._open(self.dataset, task)) for task in self.suite.tasks]
         else:
             for task in self.suite.tasks:
-                yield [Part(task, self.dataset.open(task))]
+                yield [Part(task, self._open(self.dataset, task))]
 
-    def _cell(self, contender: Contender, seed: int, stream: Stream) -> Cell:
+    def _open(self, dataset: Dataset, task: str) -> ImageSet:
+        images = dataset.open(task)
+        if self.cache is None or in_memory(images):
+            return images
+        return CachedImages(cast(FileImages, images), self.cache, f"{self.suite.name}-{task}", workers=self.workers)
+
+    def _cell(self, contender: Contender, seed: int, stream: Stream, model: SourceModel) -> Cell:
         cls = registry.installed().load(contender.method)
+        transform = self.dataset.transform
         resolved = {**settings.defaults(cls), **contender.settings}
         if "seed" in resolved and "seed" not in contender.settings:
             resolved["seed"] = seed  # a method that draws random numbers draws them anew for each seed
@@ -115,13 +144,13 @@ class Plan:
             method=contender.method,
             settings=_plain(resolved),
             method_code=code_hash(cls.__module__),
-            data=self.suite.data,
+            data={**self.suite.data, **({"transform": transform.describe()} if transform else {})},
             data_code=code_hash(self.dataset.code),
             stream=stream.digest,
-            model=self.model.name,
-            weights=self.model.weights_hash,
-            mean=self.model.mean,
-            std=self.model.std,
+            model=model.name,
+            weights=model.weights_hash,
+            mean=model.mean,
+            std=model.std,
             batch_size=self.suite.batch_size,
             limit=self.limit,
             device=self.device.type,
@@ -149,21 +178,29 @@ def refuse_idle(choices: Choices, labels: Sequence[str]) -> None:
             raise UserError(f"--set {name}.…: method '{name}' is not in this run ({', '.join(labels)})")
 
 
-def same_classes(model: SourceModel, dataset: Dataset, suite: str) -> None:
-    """Logits and labels must speak of the same classes."""
-    if model.num_classes != dataset.num_classes:
+def source_model(task: str, dataset: Dataset, suite: Suite, choices: Choices) -> SourceModel:
+    """The model that a task starts from; logits and labels must speak of the same classes."""
+    name = choices.model or dataset.model_for(task) or suite.model
+    if suite.paper:
+        models.refuse_ambiguous(name)
+    model = _load_once(name)
+    if model.num_classes != dataset.model_classes:
         raise UserError(
             f"model '{model.name}' has {model.num_classes} classes, "
-            f"but suite '{suite}' has {dataset.num_classes}: choose another --model"
+            f"but suite '{suite.name}' has {dataset.model_classes}: choose another --model"
         )
+    return model
 
 
-def try_method(contender: Contender, model: SourceModel, batch_size: int) -> Method:
+_load_once = lru_cache(maxsize=4)(models.load)
+
+
+def try_method(contender: Contender, model: SourceModel, dataset: Dataset, batch_size: int) -> Method:
     """Build a method on a copy of the model, to see whether it can be."""
     return registry.build_method(
         contender.method,
-        model.fresh(torch.device("cpu")),
-        num_classes=model.num_classes,
+        model.fresh(torch.device("cpu"), dataset.class_mask()),
+        num_classes=dataset.num_classes,
         batch_size=batch_size,
         params=contender.settings,
     )

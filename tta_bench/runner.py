@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tta_bench import environment, memory
+from tta_bench import environment, loading, memory
 from tta_bench.cell import Cell
 from tta_bench.cost import CostCounter
 from tta_bench.errors import CellFailed
@@ -36,7 +37,10 @@ class Work:
     stream: Stream
     source_images: Callable[[], ImageSet]  # opened only for a method that asks
     model: SourceModel
+    num_classes: int
+    class_mask: tuple[int, ...] | None
     device: torch.device
+    workers: int | None = None  # that read images; None: as many as help
 
 
 class Stopwatch:
@@ -72,15 +76,15 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
     """Run a cell to its end. Whatever the method raises comes through; bad logits are a CellFailed."""
     cell, device = work.cell, work.device
     memory.start(device)
-    building, preparing, loading, adapting = (Stopwatch(device) for _ in range(4))
+    building, preparing, reading, adapting = (Stopwatch(device) for _ in range(4))
     with building:
-        model = work.model.fresh(device)
+        model = work.model.fresh(device, work.class_mask)
         if cell.compile:
             model = compiled(model)
         method = build_method(
             cell.method,
             model,
-            num_classes=work.model.num_classes,
+            num_classes=work.num_classes,
             batch_size=cell.batch_size,
             params=cell.settings,
         )
@@ -89,11 +93,12 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
             with autocast(device, cell.amp):
                 method.prepare(source_batches(work))
 
-    scores = Scores(work.stream.images.labels, work.model.num_classes)
-    with CostCounter(model) as cost:
-        for indices in work.stream.batches(cell.batch_size):
-            with loading:
-                batch = load_batch(work.stream.images, indices, device)
+    scores = Scores(work.stream.images.labels, work.num_classes)
+    plan = list(work.stream.batches(cell.batch_size))
+    with CostCounter(model) as cost, closing(read(work, work.stream.images, plan)) as batches:
+        for indices in plan:
+            with reading:
+                batch = next(batches)
             with adapting, autocast(device, cell.amp):
                 logits = method.adapt(batch)
             scores.add(indices, logits)
@@ -115,7 +120,7 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
         seconds={
             "adapt": adapting.total,
             "first_batch": adapting.laps[0],
-            "load": loading.total,
+            "load": reading.total,
             "prepare": preparing.total,
             "build": building.total,
         },
@@ -131,17 +136,18 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
     return record, predictions
 
 
-def load_batch(images: ImageSet, indices: NDArray[np.int64], device: torch.device) -> Tensor:
-    """Images as floats in [0, 1] on the device; they travel as bytes, a quarter of the copy."""
-    return torch.from_numpy(images.read(indices)).to(device).float().div_(255)
+def read(work: Work, images: ImageSet, plan: Iterable[NDArray[np.int64]]) -> loading.Batches:
+    """Batches on the cell's device, read ahead by as many processes as help."""
+    workers = loading.default_workers(images) if work.workers is None else work.workers
+    return loading.batches(images, plan, work.device, workers=workers)
 
 
 def source_batches(work: Work) -> Iterator[Tensor]:
     """Clean source images in batches of the cell's size, in their own order."""
     images = work.source_images()
-    positions = np.arange(len(images.ids))
-    for start in range(0, len(positions), work.cell.batch_size):
-        yield load_batch(images, positions[start : start + work.cell.batch_size], work.device)
+    positions, size = np.arange(len(images.ids)), work.cell.batch_size
+    with closing(read(work, images, [positions[i : i + size] for i in range(0, len(positions), size)])) as batches:
+        yield from batches
 
 
 def per_task(stream: Stream, predictions: Predictions) -> dict[str, float]:

@@ -33,7 +33,7 @@ class Suite:
     methods: dict[str, dict[str, Any]]  # settings for this suite; the order is the order of the rows
     version: int = 1
     seeds: tuple[int, ...] = (0,)
-    answers: str = ""  # the table of a paper that this suite answers
+    paper: str = ""  # the table of the DPAL paper that this suite answers, by its name in results/paper
     notes: str = field(default="", compare=False)  # how settings were found; changes no result
 
 
@@ -162,7 +162,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "methods": _methods,
     "version": lambda value, where: _whole(value, where, least=1),
     "seeds": lambda value, where: _list(value, where, _whole),
-    "answers": _text,
+    "paper": _text,
     "notes": _text,
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import tta_bench
-from tta_bench.cli import check, list_, report, run, train_source, tune
+from tta_bench.cli import check, list_, make_corrupted, report, run, train_source, tune
 from tta_bench.errors import UserError
 
 EXAMPLES = """\
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"tta-bench {tta_bench.__version__}")
     verbs = top.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB", parser_class=Parser)
-    for verb in (run, report, list_, check, tune, train_source):
+    for verb in (run, report, list_, check, tune, train_source, make_corrupted):
         verb.add(verbs)
     return top
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tta_bench import suite
+from tta_bench.suite import SCENARIOS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.bench import Choices
+    from tta_bench.plan import Choices
 
 
 def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, methods: bool = True) -> None:
@@ -26,11 +27,16 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     what.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help=_SET)
     how = verb.add_argument_group("how to run")
     how.add_argument("--seeds", type=seeds, default=(), metavar="0,1,2", help=_SEEDS)
+    how.add_argument("--scenario", choices=SCENARIOS, default="normal", help=_SCENARIO)
     how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
     how.add_argument("--device", default="auto", help=_DEVICE)
     how.add_argument("--amp", choices=("bf16",), help="adapt in mixed precision; changes results a little")
     how.add_argument("--compile", action="store_true", help="compile the model; slow to start, quicker later")
+    how.add_argument("--workers", type=whole, metavar="N", help=_WORKERS)
+    how.add_argument(
+        "--cache", type=Path, metavar="DIR", help="keep decoded images here; the next method reads quicker"
+    )
     how.add_argument("--data-root", type=Path, metavar="DIR", help="where datasets lie; the embedded suites need none")
 
 
@@ -38,23 +44,29 @@ _METHODS = "methods, in the order of the rows (default: those of the suite)"
 _MODEL = "a model of `list models`, a timm tag or a .safetensors file (default: the suite's)"
 _SET = "a method's setting, as in sar.lr=0.01; may be repeated"
 _SEEDS = "seeds of the stream's order, each a run of its own (default: the suite's)"
+_SCENARIO = "how tasks become streams (default: normal, each task from the source weights)"
 _LIMIT = "only the first N images of each stream; marks results as not reportable"
+_WORKERS = "processes that read images (default: as many as help)"
+_CACHE = "keep decoded images here, so that the next method reads at memory speed"
 _DEVICE = "auto, cpu, cuda, cuda:N or mps (default: the GPU if there is one)"
 
 
 def choices(args: argparse.Namespace) -> Choices:
     """The options of `add_choices` as the harness takes them."""
     from tta_bench import settings
-    from tta_bench.bench import Choices
+    from tta_bench.plan import Choices
 
     return Choices(
         methods=args.methods,
         model=args.model,
         seeds=args.seeds,
+        scenario=args.scenario,
         limit=args.limit,
         batch_size=args.batch_size,
         device=args.device,
         data_root=args.data_root,
+        workers=args.workers,
+        cache=args.cache,
         amp=args.amp,
         compile=args.compile,
         overrides=settings.parse(args.set),
@@ -89,6 +101,13 @@ def seeds(text: str) -> tuple[int, ...]:
     if min(found) < 0 or len(set(found)) < len(found):
         raise argparse.ArgumentTypeError(f"expected different numbers of at least 0, got '{text}'")
     return found
+
+
+def whole(text: str) -> int:
+    """A whole number of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got '{text}'")
+    return int(text)
 
 
 def positive(text: str) -> int:

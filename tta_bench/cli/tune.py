@@ -33,8 +33,9 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from tta_bench import suite
-    from tta_bench.bench import Plan, execute
+    from tta_bench.bench import execute
     from tta_bench.cli.progress import watch
+    from tta_bench.plan import Plan
     from tta_bench.report import render
     from tta_bench.report.rows import compare
     from tta_bench.report.tables import accuracy_table, by_average

@@ -109,6 +109,9 @@ def _same_settings(record: Record) -> str:
         cell.limit,
         cell.model,
         cell.device,
+        cell.scenario,
+        cell.amp,
+        cell.compile,
     )
     return repr(shown)
 

@@ -1,0 +1,71 @@
+"""Mixed precision and compilation are optional, marked, and refused where they would crash."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+
+from tests.conftest import Cli
+from tests.records import make_cell, make_record
+from tta_bench import build_method, precision
+from tta_bench.cost import CostCounter
+from tta_bench.errors import UserError
+from tta_bench.report.rows import compare
+
+
+def test_a_cpu_that_dies_in_bf16_is_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "_PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    precision._cpu_dies_in_bf16.cache_clear()
+    with pytest.raises(UserError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"):
+        precision.refuse_missing_bf16(torch.device("cpu"))
+    precision._cpu_dies_in_bf16.cache_clear()
+
+
+def test_amp_never_crashes_the_tool(small_suite: Path, tmp_path: Path) -> None:
+    """It runs, or it is refused with one line; on no machine does it die of a signal."""
+    command = [sys.executable, "-m", "tta_bench.cli.main", "run", "--suite", str(small_suite), "--methods", "source"]
+    done = subprocess.run(
+        [*command, "--limit", "32", "--amp", "bf16", "--out", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode in (0, 2)
+    assert ("source (bf16)" in done.stdout) if done.returncode == 0 else ("--amp bf16" in done.stderr)
+
+
+def test_amp_and_compile_make_other_cells_with_marked_rows() -> None:
+    assert len({make_cell("sar", amp=amp, compile=c).key for amp in (None, "bf16") for c in (False, True)}) == 4
+    records = [make_record("sar"), make_record("sar", amp="bf16"), make_record("sar", compile=True)]
+    assert [row.label for row in compare(records).rows] == ["sar", "sar (bf16)", "sar (compiled)"]
+
+
+def test_an_unknown_precision_is_refused(cli: Cli) -> None:
+    status, _, err = cli("run", "--amp", "fp8")
+    assert (status, "invalid choice" in err) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the compiler warns about its own future
+@pytest.mark.parametrize("name", ["tent", "dpal"])
+def test_a_compiled_model_computes_the_same(name: str) -> None:
+    """DPAL is the hard case: its hooks come after compilation and must not be lost."""
+
+    def run(compiled: bool) -> tuple[torch.Tensor, int]:
+        torch.manual_seed(0)
+        model = VisionTransformer(img_size=16, patch_size=8, num_classes=10, embed_dim=16, depth=2, num_heads=2)
+        model = precision.compiled(model) if compiled else model
+        method = build_method(name, model, num_classes=10, batch_size=8)
+        batches = torch.rand(3, 8, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+        with CostCounter(model) as cost:
+            return torch.cat([method.adapt(batch) for batch in batches]), cost.sample_forwards
+
+    (plain, counted), (quick, also_counted) = run(False), run(True)
+    torch.testing.assert_close(quick, plain, atol=1e-4, rtol=1e-3)
+    assert counted == also_counted

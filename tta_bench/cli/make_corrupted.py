@@ -1,0 +1,118 @@
+"""`tta-bench make-corrupted`: the ImageNet-C tree from clean images."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tta_bench.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LINE_EVERY = 30.0  # seconds, where there is no terminal
+NAMED = 20  # bad images that are listed at the end
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "make-corrupted",
+        help="write the ImageNet-C tree from clean images",
+        description="Write <out>/<corruption>/<severity>/<wnid>/<name>.JPEG from clean images in class folders. "
+        "What is there stays: the same command again goes on where it was.",
+    )
+    verb.add_argument(
+        "--from", required=True, type=Path, dest="clean", metavar="DIR", help="clean images: <wnid>/<name>.JPEG"
+    )
+    verb.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the tree goes")
+    verb.add_argument(
+        "--severities", type=severities, default=(5,), metavar="1,3,5", help="strengths from 1 to 5 (default: 5)"
+    )
+    verb.add_argument(
+        "--corruptions", type=options.names, default=(), metavar="A,B,…", help="which (default: the fifteen scored)"
+    )
+    verb.add_argument("--workers", type=options.positive, metavar="N", help="processes (default: one per core)")
+    verb.add_argument(
+        "--size", type=options.positive, default=224, metavar="N", help="pixels per side (default: %(default)s)"
+    )
+    verb.set_defaults(action=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from tta_bench.cores import cores
+    from tta_bench.corruptions import CORRUPTIONS
+    from tta_bench.make_corrupted import Job, check, find_images, make
+
+    job = Job(args.clean, args.out, args.corruptions or CORRUPTIONS, args.severities, args.size)
+    check(job)
+    images = find_images(job.clean)
+    console = options.console()
+    console.print(f"{len(images)} images, {job.files_per_image} files each, into {job.out}")
+    workers = min(args.workers or cores(), len(images))
+    start, done, written, kept, bad = time.monotonic(), 0, 0, 0, []
+    try:
+        with closing(make(job, images, workers)) as outcomes, meter(len(images), console) as show:
+            for outcome in outcomes:
+                done, written, kept = done + 1, written + outcome.written, kept + outcome.kept
+                if outcome.error:
+                    bad.append(outcome)
+                show.update(done)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted: {done} of {len(images)} images are done. Run the same command again to go on.")
+        return 130
+    rate = done / max(time.monotonic() - start, 1e-9)
+    console.print(f"{written} files written, {kept} were there; {rate:.1f} images per second.")
+    for outcome in bad[:NAMED]:
+        console.print(f"BAD {outcome.error}", markup=False)
+    if bad:
+        console.print(f"{len(bad)} of {len(images)} images cannot be read: replace them, run the same command again.")
+    return 1 if bad else 0
+
+
+class Meter:
+    """Says how far it is, as lines now and then."""
+
+    def __init__(self, total: int, console: Console) -> None:
+        self.total = total
+        self.console = console
+        self.start = self.told = time.monotonic()
+
+    def update(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self.told > LINE_EVERY:
+            self.told = now
+            self.console.print(f"{done} of {self.total} images, {done / (now - self.start):.1f} per second")
+
+
+@contextmanager
+def meter(total: int, console: Console) -> Iterator[Meter]:
+    """A bar on a terminal, lines elsewhere."""
+    if not console.is_terminal:
+        yield Meter(total, console)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    class Bar(Meter):
+        def update(self, done: int) -> None:
+            rate = done / max(time.monotonic() - self.start, 1e-9)
+            bars.update(task, completed=done, note=f"{rate:.1f} images/s")
+
+    note = TextColumn("{task.fields[note]}", markup=False)
+    with Progress(
+        BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note, console=console, transient=True
+    ) as bars:
+        task = bars.add_task("", total=total, note="")
+        yield Bar(total, console)
+
+
+def severities(text: str) -> tuple[int, ...]:
+    """Comma-separated numbers from 1 to 5, each once."""
+    found = options.names(text)
+    for word in found:
+        if word not in ("1", "2", "3", "4", "5"):
+            raise argparse.ArgumentTypeError(f"expected numbers from 1 to 5 as in 1,3,5, got '{word}'")
+    return tuple(int(word) for word in found)

@@ -1,0 +1,83 @@
+"""What every kind of data promises."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tta_bench.datasets.transform import Transform
+from tta_bench.errors import UserError
+from tta_bench.images import ImageSet
+
+SAMPLE = 3  # images of a task that `inspect` decodes
+
+
+class Dataset(ABC):
+    """Opens the tasks of one kind of data, and the clean source images that some methods need."""
+
+    options: ClassVar[tuple[str, ...]] = ()  # keys that a suite's `data` block must have
+    optional: ClassVar[tuple[str, ...]] = ()  # and those it may have
+    layout: str = ""  # what must lie below --data-root; empty if nothing must
+    code: ClassVar[str]  # the module whose source decides what the images look like
+
+    def __init__(self, root: Path | None, **options: Any) -> None:
+        """Take the options of a suite's `data` block, checked by name; wrong values are a UserError.
+
+        No file is looked at yet, so a suite can be described on a machine that lacks its data.
+        """
+
+    @property
+    @abstractmethod
+    def num_classes(self) -> int:
+        """How many logits are scored: those of the mask, where there is one."""
+
+    @abstractmethod
+    def tasks(self) -> Sequence[str]:
+        """Every task that can be opened."""
+
+    @abstractmethod
+    def open(self, task: str) -> ImageSet:
+        """The images of a task; data that cannot be read, or is not whole, is a UserError."""
+
+    @abstractmethod
+    def inspect(self, task: str, *, sample: int | None = SAMPLE) -> str:
+        """Look at a task, and decode a sample of it (None: all); says what is there, or a UserError what is wrong."""
+
+    @abstractmethod
+    def source_images(self, task: str | None = None) -> ImageSet:
+        """Clean source images for `Method.prepare`; their labels are not used.
+
+        The task matters only where each has a source of its own. What is not there is a UserError.
+        """
+
+    def at_severity(self, severity: int) -> Dataset:
+        """The same data at another severity, for the gradual scenario."""
+        raise UserError("--scenario gradual needs data with severities")
+
+    def sized(self, size: int, interpolation: str | None = None) -> Dataset:
+        """The same data with images of `size` pixels, for a model that takes them so; fixed data stays as it is."""
+        return self
+
+    @property
+    def transform(self) -> Transform | None:
+        """How a file becomes the model's input; None where images are made in the right size."""
+        return None
+
+    @property
+    def model_classes(self) -> int:
+        """How many classes a model for this data must have, before any mask."""
+        return self.num_classes
+
+    def class_mask(self) -> tuple[int, ...] | None:
+        """The model's classes that can occur, in ascending order; None if all can. Labels are ranks in it."""
+        return None
+
+    def model_for(self, task: str) -> str | None:
+        """The model that a task starts from; None if it is the suite's."""
+        return None
+
+    def published(self, task: str) -> tuple[int, int] | None:
+        """How many classes and images a task has as published, where that is known."""
+        return None

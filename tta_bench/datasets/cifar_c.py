@@ -1,0 +1,138 @@
+"""CIFAR-10-C and CIFAR-100-C in their published form: one array of 50,000 images a corruption."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
+from tta_bench.datasets.on_disk import SOURCE_IMAGES, OnDisk, severity_of
+from tta_bench.datasets.transform import Transform
+from tta_bench.errors import UserError
+from tta_bench.seeding import permutation
+
+PIXELS = 32
+PUBLISHED = 10_000  # images of each severity, one block after the other
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayFile:
+    """Some images of an array on disk; mapped for each call, so it can be pickled, and memory stays flat."""
+
+    file: Path
+    rows: NDArray[np.int64]  # the place of each image in the array
+    ids: Sequence[str]
+    labels: NDArray[np.int64]
+    view: Transform | None
+
+    @property
+    def in_memory(self) -> bool:
+        """Nothing to decode or enlarge: worker processes would only hand bytes about."""
+        return self.view is None
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file that `read` may open."""
+        return [self.file]
+
+    @property
+    def transform(self) -> str:
+        """What is done to the stored pixels, in words."""
+        return repr(self.view)
+
+    def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        pixels = _map(self.file)[self.rows[indices]]
+        if self.view is None:
+            return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+        return np.stack([self.view(Image.fromarray(image)) for image in pixels])
+
+
+class CifarC(OnDisk):
+    """`<corruption>.npy` and `labels.npy` in DATA_ROOT/CIFAR-10-C (or -100-C), or in DATA_ROOT itself."""
+
+    options = ("classes", "severity")
+    layout = "CIFAR-<10|100>-C/<corruption>.npy and labels.npy"
+    code = "tta_bench.datasets.cifar_c"
+    num_classes = 10
+    size = PIXELS
+    interpolation = "bicubic"
+
+    def __init__(self, root: Path | None, *, classes: Any, severity: Any, allow_partial: Any = False) -> None:
+        super().__init__(root, allow_partial=allow_partial)
+        if classes not in (10, 100):
+            raise UserError(f"data: classes: expected 10 or 100, got {classes!r}")
+        self.num_classes, self.severity = int(classes), severity_of(severity)
+        self.layout = f"CIFAR-{classes}-C/<corruption>.npy and labels.npy"
+
+    @property
+    def transform(self) -> Transform | None:
+        """Enlarged for a model that takes more than 32 pixels."""
+        if self.size == PIXELS:
+            return None
+        return Transform(self.size, self.size, interpolation=self.interpolation)
+
+    def at_severity(self, severity: int) -> CifarC:
+        return self._with(severity=severity_of(severity))
+
+    def tasks(self) -> Sequence[str]:
+        return (*CORRUPTIONS, *HELD_OUT)
+
+    def published(self, task: str) -> tuple[int, int]:
+        return self.num_classes, PUBLISHED
+
+    def open(self, task: str) -> ArrayFile:
+        file = self._home() / f"{task}.npy"
+        labels, count = self._labels(), len(_map(file))
+        if count != len(labels) or count % 5:
+            raise UserError(f"{file}: {count:,} images, but labels.npy has {len(labels):,}: expected five equal blocks")
+        self.refuse_partial(file, None if count == 5 * PUBLISHED else f"{count:,} images, expected {5 * PUBLISHED:,}")
+        block = count // 5
+        rows = np.arange((self.severity - 1) * block, self.severity * block)
+        ids = [f"{task}/{self.severity}/{i:05d}" for i in range(block)]
+        return ArrayFile(file, rows, ids, labels[rows], self.transform)
+
+    def source_images(self, task: str | None = None) -> ArrayFile:
+        """2,000 of the clean test images; the published download has none, so the user brings them."""
+        file = self._home() / "original.npy"
+        if not file.is_file():
+            raise UserError(
+                f"clean source images are needed (by EATA): put the original test images, in the order of "
+                f"labels.npy, as bytes of shape (10000, 32, 32, 3) into {file}"
+            )
+        count = len(_map(file))
+        rows = np.sort(permutation(count, "cifar", self.num_classes, "source")[:SOURCE_IMAGES])
+        ids = [f"original/{row:05d}" for row in rows]
+        return ArrayFile(file, rows, ids, self._labels()[rows], self.transform)
+
+    def _labels(self) -> NDArray[np.int64]:
+        file = self._home() / "labels.npy"
+        labels: NDArray[Any] = _load(file)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= self.num_classes:
+            raise UserError(f"{file}: expected a row of labels from 0 to {self.num_classes - 1}")
+        return labels.astype(np.int64)
+
+    def _home(self) -> Path:
+        return self.find((f"CIFAR-{self.num_classes}-C",), lambda folder: (folder / "labels.npy").is_file())
+
+
+def _map(file: Path) -> NDArray[np.uint8]:
+    images: NDArray[np.uint8] = _load(file)
+    if images.dtype != np.uint8 or images.shape[1:] != (PIXELS, PIXELS, 3):
+        raise UserError(f"{file}: expected bytes of shape (N, 32, 32, 3), got {images.dtype} {images.shape}")
+    return images
+
+
+def _load(file: Path) -> NDArray[Any]:
+    try:
+        content: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise UserError(f"{file} is missing") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{file}: no readable array ({error})") from error
+    return content

@@ -1,0 +1,74 @@
+"""ImageNet-R, ImageNet-A and their like: folders of some of the ImageNet classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tta_bench.datasets.files import FolderImages
+from tta_bench.datasets.imagenet import ImageNetKind, ranks, refuse_strange
+from tta_bench.datasets.listing import complaint, list_classes, list_folders
+from tta_bench.datasets.on_disk import in_folders, whole_number, words
+from tta_bench.datasets.transform import Transform
+from tta_bench.errors import UserError
+
+
+class ClassFolders(ImageNetKind):
+    """`<wnid>/*.jpg` in DATA_ROOT/<folder>, or in DATA_ROOT itself; one task, named as the folder.
+
+    The mask is read from the folder names: the 1000 logits are cut down to the classes that occur, in ascending
+    order, so an image's label is the rank of its folder.
+    """
+
+    options = ("folder", "classes", "images")
+    layout = "<folder>/<wnid>/*.jpg"
+    code = "tta_bench.datasets.class_folders"
+
+    def __init__(
+        self, root: Path | None, *, folder: Any, classes: Any, images: Any, allow_partial: Any = False
+    ) -> None:
+        super().__init__(root, allow_partial=allow_partial)
+        self.folder = words("folder", folder)
+        self._published = whole_number("classes", classes), whole_number("images", images)
+        self.layout = f"{self.folder}/<wnid>/*.jpg"
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_mask()) if self.allow_partial else self._published[0]
+
+    @property
+    def transform(self) -> Transform:
+        return self.clean_view()
+
+    def tasks(self) -> Sequence[str]:
+        return (Path(self.folder).name,)
+
+    def published(self, task: str) -> tuple[int, int]:
+        return self._published
+
+    def class_mask(self) -> tuple[int, ...]:
+        home = self._home()
+        names = list_folders(home)
+        refuse_strange(home, names)
+        if len(names) != self._published[0]:
+            self.refuse_partial(home, f"{len(names)} classes, expected {self._published[0]}")
+        return tuple(sorted(ranks()[name] for name in names))
+
+    def open(self, task: str) -> FolderImages:
+        home = self._home()
+        found = list_classes(home)
+        refuse_strange(home, found)
+        self.refuse_partial(home, complaint(found, self._published))
+        rank = {name: i for i, name in enumerate(found)}
+        return in_folders(home, found, rank, self.transform)
+
+    def _home(self) -> Path:
+        return self.find((self.folder,), _holds_classes)
+
+
+def _holds_classes(folder: Path) -> bool:
+    try:
+        return any(name in ranks() for name in list_folders(folder))
+    except UserError:
+        return False

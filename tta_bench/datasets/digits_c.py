@@ -1,0 +1,39 @@
+"""The embedded digits under one corruption a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tta_bench import digits
+from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
+from tta_bench.datasets.base import SAMPLE, Dataset
+from tta_bench.datasets.on_disk import severity_of
+from tta_bench.images import ImageSet
+
+
+class DigitsC(Dataset):
+    """The embedded digits under one corruption a task."""
+
+    options = ("severity",)
+    code = "tta_bench.digits"
+    num_classes = 10
+
+    def __init__(self, root: Path | None, *, severity: Any) -> None:
+        self.severity = severity_of(severity)
+
+    def at_severity(self, severity: int) -> DigitsC:
+        return DigitsC(None, severity=severity)
+
+    def tasks(self) -> Sequence[str]:
+        return (*CORRUPTIONS, *HELD_OUT)
+
+    def open(self, task: str) -> ImageSet:
+        return digits.corrupted(task, self.severity)
+
+    def inspect(self, task: str, *, sample: int | None = SAMPLE) -> str:
+        return f"{len(digits.clean('test').ids)} images, severity {self.severity}"
+
+    def source_images(self, task: str | None = None) -> ImageSet:
+        return digits.clean("train")

@@ -1,0 +1,101 @@
+"""VisDA-2021 and its like: images by a list of paths and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from tta_bench.datasets.files import FolderImages
+from tta_bench.datasets.imagenet import CLASSES, ImageNetKind
+from tta_bench.datasets.listing import some
+from tta_bench.datasets.on_disk import whole_number, words
+from tta_bench.datasets.transform import Transform
+from tta_bench.errors import UserError
+
+
+class FileList(ImageNetKind):
+    """`<list>` in DATA_ROOT/<folder> (or in DATA_ROOT itself), with lines "path label"; one task, named as the folder.
+
+    Paths start at the folder; a leading `<root>/` or `./`, as the published lists have, means the same. `only`
+    keeps the lines whose path has that folder in it: DPAL's own list is not released, but should be the
+    imagenet_c_and_r lines of VisDA's `imagenet_c_r_o_filelist.txt`.
+
+    Labels of 1000 and above mean "unknown"; they become 1000, which no model predicts: such images stay and
+    count as wrong.
+    """
+
+    options = ("folder", "list", "images")
+    optional = ("only", "allow_partial")
+    layout = "<folder>/<list>, with lines 'path label'"
+    code = "tta_bench.datasets.file_list"
+    num_classes = CLASSES
+
+    def __init__(
+        self, root: Path | None, *, folder: Any, list: Any, images: Any, only: Any = None, allow_partial: Any = False
+    ) -> None:
+        super().__init__(root, allow_partial=allow_partial)
+        self.folder, self.list = words("folder", folder), words("list", list)
+        self.images = whole_number("images", images)
+        self.only = None if only is None else words("only", only)
+        self.layout = f"{self.folder}/{self.list}, with lines 'path label'"
+
+    @property
+    def transform(self) -> Transform:
+        """Squashed to a square first, as VisDA's own code does."""
+        view = self.clean_view()
+        return Transform(view.resize, view.crop, squash=True, interpolation=view.interpolation)
+
+    def tasks(self) -> Sequence[str]:
+        return (Path(self.folder).name,)
+
+    def published(self, task: str) -> tuple[int, int]:
+        return CLASSES, self.images
+
+    def open(self, task: str) -> FolderImages:
+        home = self.find((self.folder,), lambda folder: (folder / self.list).is_file())
+        file = home / self.list
+        rows = self._rows(file)
+        if len(rows) != self.images:
+            self.refuse_partial(file, f"{len(rows):,} lines, expected {self.images:,}")
+        ids = [path for path, _ in rows]
+        _refuse_missing(home, file, ids)
+        labels = np.minimum(np.array([label for _, label in rows], np.int64), CLASSES)
+        return FolderImages(home, ids, labels, self.transform)
+
+    def _rows(self, file: Path) -> list[tuple[str, int]]:
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{file}: cannot be read ({error})") from error
+        rows = [_row(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+        chosen = [row for row in rows if self.only is None or self.only in PurePosixPath(row[0]).parts]
+        if not chosen:
+            raise UserError(f"{file}: has no line" + (f" with the folder '{self.only}'" if self.only else ""))
+        return chosen
+
+
+def _row(file: Path, number: int, line: str) -> tuple[str, int]:
+    path, _, label = line.strip().rpartition(" ")
+    if not path or not label.isdecimal():
+        raise UserError(f"{file}, line {number}: expected 'path label', got '{line.strip()[:80]}'")
+    for start in ("<root>/", "./"):
+        path = path.strip().removeprefix(start)
+    return path, int(label)
+
+
+def _refuse_missing(home: Path, file: Path, ids: Sequence[str]) -> None:
+    """Lists each folder once instead of asking for every file."""
+    names: dict[str, set[str]] = {}
+    missing = []
+    for path in ids:
+        folder, _, name = path.rpartition("/")
+        if folder not in names:
+            at = home / folder
+            names[folder] = {entry.name for entry in at.iterdir()} if at.is_dir() else set()
+        if name not in names[folder]:
+            missing.append(path)
+    if missing:
+        raise UserError(f"{home}: {len(missing):,} of {len(ids):,} files in {file.name} are missing: {some(missing)}")

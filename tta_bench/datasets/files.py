@@ -1,0 +1,101 @@
+"""Image sets that decode files as they are asked for, from folders or from inside a tar.
+
+No file stays open between two calls, so the sets can be pickled and used by many worker processes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from tta_bench.datasets.transform import Transform
+from tta_bench.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class FolderImages:
+    """Images by their paths below a root. An id is the prefix and such a path: the same on every machine."""
+
+    root: Path
+    ids: Sequence[str]
+    labels: NDArray[np.int64]
+    view: Transform
+    prefix: str = ""
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file that `read` may open."""
+        return [self._file(image_id) for image_id in self.ids]
+
+    @property
+    def transform(self) -> str:
+        """What is done to decoded pixels, in words."""
+        return repr(self.view)
+
+    def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        files = (self._file(self.ids[i]) for i in indices)
+        return _stack(len(indices), self.view, (decode(file, file, self.view) for file in files))
+
+    def _file(self, image_id: str) -> Path:
+        return self.root / image_id[len(self.prefix) :]
+
+
+@dataclass(frozen=True, eq=False)
+class TarImages:
+    """Images that are read from their places inside an uncompressed tar, which is never unpacked."""
+
+    tar: Path
+    ids: Sequence[str]
+    labels: NDArray[np.int64]
+    view: Transform
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file that `read` may open."""
+        return [self.tar]
+
+    @property
+    def transform(self) -> str:
+        """What is done to decoded pixels, in words."""
+        return repr(self.view)
+
+    def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return _stack(len(indices), self.view, self._decoded(indices))
+
+    def _decoded(self, indices: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
+        try:
+            file = self.tar.open("rb")
+        except OSError as error:
+            raise UserError(f"{self.tar}: cannot be read ({error.strerror})") from error
+        with file:
+            for i in indices:
+                file.seek(self.offsets[i])
+                content = io.BytesIO(file.read(self.sizes[i]))
+                yield decode(content, f"{self.ids[i]} in {self.tar}", self.view)
+
+
+def decode(file: Path | io.BytesIO, name: object, view: Transform) -> NDArray[np.uint8]:
+    """One image, ready for a model; what cannot be decoded is a UserError with the file's name."""
+    try:
+        with Image.open(file) as image:
+            return view(image)
+    except UnidentifiedImageError as error:
+        raise UserError(f"{name}: is no image: get this file again") from error
+    except Exception as error:  # Pillow raises many kinds on broken content
+        why = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
+        raise UserError(f"{name}: cannot be read as an image ({why}): get this file again") from error
+
+
+def _stack(count: int, view: Transform, images: Iterator[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    stacked = np.empty((count, 3, view.crop, view.crop), np.uint8)
+    for place, image in enumerate(images):
+        stacked[place] = image
+    return stacked

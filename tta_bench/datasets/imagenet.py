@@ -1,0 +1,72 @@
+"""What the ImageNet kinds share: the 1000 classes, and the clean validation images."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tta_bench.datasets.files import FolderImages
+from tta_bench.datasets.listing import complaint, list_classes
+from tta_bench.datasets.on_disk import OnDisk, in_folders, some_of
+from tta_bench.errors import UserError
+
+CLASSES = 1000
+CLEAN_FOLDERS = ("ImageNet-val", "ImageNet/val", "imagenet/val", "ILSVRC2012/val", "val")
+
+
+@lru_cache(maxsize=1)
+def wnids() -> tuple[str, ...]:
+    """The WordNet ids of the 1000 classes in the order of a classifier's logits, which is their sorted order."""
+    from timm.data.imagenet_info import ImageNetInfo  # imports torch
+
+    info: Any = ImageNetInfo()
+    return tuple(info.label_names())
+
+
+@lru_cache(maxsize=1)
+def ranks() -> Mapping[str, int]:
+    """The logit of each class."""
+    return MappingProxyType({wnid: rank for rank, wnid in enumerate(wnids())})
+
+
+def refuse_strange(folder: Path, names: Collection[str]) -> None:
+    """A folder that names no class has no label."""
+    strange = sorted(set(names) - set(wnids()))
+    if strange:
+        raise UserError(f"{folder / strange[0]}: '{strange[0]}' is no ImageNet class (expected names as n01440764)")
+
+
+class ImageNetKind(OnDisk):
+    """Data whose models know the 1000 classes, and whose source is clean ImageNet."""
+
+    @property
+    def model_classes(self) -> int:
+        return CLASSES
+
+    def source_images(self, task: str | None = None) -> FolderImages:
+        """2,000 of the 50,000 clean validation images; with a mask only of its classes.
+
+        They are the originals of the ImageNet-C images: EATA's authors take them so, and so its Fisher
+        information has seen, without labels, what it is scored on.
+        """
+        root = self.data_root()
+        for name in CLEAN_FOLDERS:
+            if (root / name).is_dir():
+                return self._clean(root, name)
+        raise UserError(
+            f"clean source images are needed (by EATA): put the ImageNet validation images as "
+            f"{root / CLEAN_FOLDERS[0]}/<wnid>/*.JPEG (looked for {', '.join(CLEAN_FOLDERS)})"
+        )
+
+    def _clean(self, root: Path, name: str) -> FolderImages:
+        found = list_classes(root / name)
+        refuse_strange(root / name, found)
+        self.refuse_partial(root / name, complaint(found, (CLASSES, 50_000), names=wnids(), even=True))
+        mask = self.class_mask()
+        if mask is not None:
+            wanted = {wnids()[i] for i in mask}
+            found = {wnid: files for wnid, files in found.items() if wnid in wanted}
+        return some_of(in_folders(root / name, found, ranks(), self.clean_view()), "imagenet-val", "source")

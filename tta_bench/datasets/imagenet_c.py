@@ -1,0 +1,100 @@
+"""ImageNet-C: one corruption a task, as folders or as tars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
+from tta_bench.datasets import tar
+from tta_bench.datasets.files import FolderImages, TarImages
+from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_strange, wnids
+from tta_bench.datasets.listing import Classes, complaint, list_classes
+from tta_bench.datasets.on_disk import in_folders, labels_of, severity_of
+from tta_bench.datasets.transform import Transform
+from tta_bench.errors import UserError
+from tta_bench.images import ImageSet
+
+PARTS = {  # the files of the published download
+    "noise.tar": ("gaussian_noise", "shot_noise", "impulse_noise"),
+    "blur.tar": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    "weather.tar": ("snow", "frost", "fog", "brightness"),
+    "digital.tar": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+    "extra.tar": HELD_OUT,
+}
+ALL = (*CORRUPTIONS, *HELD_OUT)
+
+
+class ImageNetC(ImageNetKind):
+    """`<corruption>/<severity>/<wnid>/*.JPEG` in DATA_ROOT/ImageNet-C, or in DATA_ROOT itself.
+
+    A corruption without a folder is read from `<corruption>.tar`, or from the published `noise.tar`, `blur.tar`
+    and so on, without unpacking; its headers are scanned once a process, which takes seconds a tar.
+    """
+
+    options = ("severity",)
+    layout = "ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG (or ImageNet-C/<corruption>.tar)"
+    code = "tta_bench.datasets.imagenet_c"
+    num_classes = CLASSES
+
+    def __init__(self, root: Path | None, *, severity: Any, allow_partial: Any = False) -> None:
+        super().__init__(root, allow_partial=allow_partial)
+        self.severity = severity_of(severity)
+
+    @property
+    def transform(self) -> Transform:
+        """The published images have 224 pixels and stay as they are; others are brought to the model's size."""
+        return Transform(self.size, self.size, interpolation=self.interpolation)
+
+    def at_severity(self, severity: int) -> ImageNetC:
+        return self._with(severity=severity_of(severity))
+
+    def tasks(self) -> Sequence[str]:
+        return ALL
+
+    def published(self, task: str) -> tuple[int, int]:
+        return CLASSES, 50_000
+
+    def open(self, task: str) -> ImageSet:
+        home = self.find(("ImageNet-C", "imagenet-c"), _holds_corruptions)
+        folder = home / task / str(self.severity)
+        if folder.is_dir():
+            return self._from_folder(folder, task)
+        for file in _tars(home, task):
+            return self._from_tar(file, task)
+        raise UserError(f"{folder} is missing: expected {self.layout}")
+
+    def _from_folder(self, folder: Path, task: str) -> FolderImages:
+        found = list_classes(folder)
+        self._check(folder, task, found)
+        return in_folders(folder, found, ranks(), self.transform, prefix=f"{task}/{self.severity}/")
+
+    def _from_tar(self, file: Path, task: str) -> TarImages:
+        members = tar.index(file).get((task, self.severity))
+        if members is None:
+            raise UserError(f"{file}: has no {task}/{self.severity}/<wnid>/*.JPEG in it")
+        found: dict[str, list[str]] = {}
+        for path in members.paths:
+            wnid, _, name = path.partition("/")
+            found.setdefault(wnid, []).append(name)
+        self._check(file, task, found)
+        ids = [f"{task}/{self.severity}/{path}" for path in members.paths]
+        places = np.array(members.offsets, np.int64), np.array(members.sizes, np.int64)
+        return TarImages(file, ids, labels_of(found, ranks()), self.transform, *places)
+
+    def _check(self, where: Path, task: str, found: Classes) -> None:
+        refuse_strange(where, found)
+        self.refuse_partial(where, complaint(found, self.published(task), names=wnids(), even=True))
+
+
+def _tars(home: Path, task: str) -> list[Path]:
+    """The tars that may hold a corruption, and are there."""
+    names = [f"{task}.tar", *(part for part, corruptions in PARTS.items() if task in corruptions)]
+    return [home / name for name in names if (home / name).is_file()]
+
+
+def _holds_corruptions(folder: Path) -> bool:
+    return any((folder / name).is_dir() or _tars(folder, name) for name in ALL)

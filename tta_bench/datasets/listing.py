@@ -1,0 +1,101 @@
+"""Lists folders of classes and compares them with what is published. Opens no image: full ImageNet-C takes seconds."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tta_bench.errors import UserError
+
+SUFFIXES = (".jpeg", ".jpg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
+
+Classes = Mapping[str, Sequence[str]]  # class name to its file names; both in sorted order
+
+
+def list_classes(folder: Path) -> dict[str, list[str]]:
+    """The images of each class folder in `folder`; other files are passed over."""
+    return {name: _list_images(folder / name) for name in list_folders(folder)}
+
+
+def list_folders(folder: Path) -> list[str]:
+    """The names of the folders in `folder`, sorted; hidden ones are passed over."""
+    with _scan(folder) as entries:
+        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
+
+
+def complaint(
+    found: Classes, published: tuple[int, int], *, names: Collection[str] = (), even: bool = False
+) -> str | None:
+    """How classes and images differ from what is published, or None.
+
+    With `names` of all classes the missing ones are named, with `even` the classes that have too few or many images.
+    """
+    classes, images = published
+    if len(found) != classes or (names and set(found) != set(names)):
+        missing = [f"{some(sorted(set(names) - set(found)))} missing"] if set(names) - set(found) else []
+        strange = [f"{some(sorted(set(found) - set(names)))} not expected"] if names and set(found) - set(names) else []
+        why = "; ".join(missing + strange)
+        return f"{len(found)} classes, expected {classes}" + (f": {why}" if why else "")
+    total = sum(map(len, found.values()))
+    if total == images and not even:
+        return None
+    each = images // classes
+    uneven = [f"{name} ({len(files)})" for name, files in found.items() if len(files) != each] if even else []
+    if total == images and not uneven:
+        return None
+    hint = f": {each} in each class, but not in {some(uneven)}" if uneven else ""
+    return f"{total:,} images, expected {images:,}{hint}"
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """The first few of many names."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+
+
+def is_image_name(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
+
+
+def _list_images(folder: Path) -> list[str]:
+    with _scan(folder) as entries:
+        names = []
+        for entry in entries:
+            if not is_image_name(entry.name):
+                continue
+            # The kind of an entry comes with the listing; only links cost a look of their own.
+            if not entry.is_file(follow_symlinks=False):
+                _refuse_no_file(entry)
+            names.append(entry.name)
+    if not names:
+        raise UserError(f"class folder {folder} is empty: fill it again or remove it")
+    names.sort()
+    return names
+
+
+def _refuse_no_file(entry: os.DirEntry[str]) -> None:
+    try:
+        is_file = stat.S_ISREG(entry.stat().st_mode)
+    except OSError as error:
+        raise UserError(f"{entry.path}: a link that cannot be followed ({error.strerror})") from error
+    if not is_file:
+        raise UserError(f"{entry.path}: expected an image file, this is none")
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:  # a link that leads to itself
+        raise UserError(f"{entry.path}: a link that cannot be followed ({error.strerror})") from error
+
+
+@contextmanager
+def _scan(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    try:
+        with os.scandir(folder) as entries:
+            yield entries
+    except OSError as error:
+        raise UserError(f"folder {folder} cannot be listed ({error.strerror})") from error

@@ -1,0 +1,103 @@
+"""Office-Home: four domains of 65 classes, and twelve transfers between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tta_bench.datasets.files import FolderImages
+from tta_bench.datasets.listing import complaint, list_classes, list_folders, some
+from tta_bench.datasets.on_disk import OnDisk, in_folders, some_of
+from tta_bench.datasets.transform import Transform
+from tta_bench.errors import UserError, did_you_mean
+
+CLASSES = 65
+DOMAINS = {"Art": 2427, "Clipart": 4365, "Product": 4439, "RealWorld": 4357}
+FOLDERS = {domain: (domain,) for domain in DOMAINS} | {"RealWorld": ("Real World", "Real_World", "RealWorld")}
+HOMES = ("OfficeHome", "Office-Home", "office-home", "OfficeHomeDataset_10072016")
+PAIRS = {f"{source}-to-{target}": (source, target) for source in DOMAINS for target in DOMAINS if source != target}
+
+
+class OfficeHome(OnDisk):
+    """`<domain>/<class>/*.jpg` in one of HOMES below DATA_ROOT, or in DATA_ROOT itself.
+
+    The task `Art-to-Clipart` scores the model trained on Art on all images of Clipart. Labels are ranks of the
+    sorted class names. Images are seen as ImageNet-R's; the paper gives no preprocessing.
+    """
+
+    layout = "OfficeHome/<Art|Clipart|Product|Real World>/<class>/*.jpg"
+    code = "tta_bench.datasets.office_home"
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes()) if self.allow_partial else CLASSES
+
+    @property
+    def transform(self) -> Transform:
+        return self.clean_view()
+
+    def tasks(self) -> Sequence[str]:
+        return tuple(PAIRS)
+
+    def published(self, task: str) -> tuple[int, int]:
+        return CLASSES, DOMAINS[PAIRS[task][1]]
+
+    def open(self, task: str) -> FolderImages:
+        return self.domain(PAIRS[task][1])
+
+    def source_images(self, task: str | None = None) -> FolderImages:
+        """2,000 images of the domain that the task's model was trained on."""
+        if task is None:
+            raise UserError("office-home: every task has its own source images: say for which task")
+        source = PAIRS[task][0]
+        return some_of(self.domain(source), "office-home", source, "source")
+
+    def model_for(self, task: str) -> str:
+        source = PAIRS[task][0]
+        places = model_places(self.root, source)
+        for place in places:
+            if place.is_file():
+                return str(place)
+        raise UserError(
+            f"no source model of {source} in {' or '.join(map(str, places))}: "
+            f"`tta-bench train-source office-home --domain {source}` makes it"
+        )
+
+    def domain(self, name: str) -> FolderImages:
+        """All images of a domain: what training reads, too."""
+        if name not in DOMAINS:
+            raise UserError(f"office-home: unknown domain '{name}'{did_you_mean(name, DOMAINS)}")
+        home, folder = self._home(), self._folder(name)
+        if folder is None:
+            raise UserError(f"{home / FOLDERS[name][0]} is missing: expected {self.layout}")
+        found, classes = list_classes(folder), self.classes()
+        self.refuse_partial(folder, complaint(found, (CLASSES, DOMAINS[name]), names=classes))
+        rank = {known: i for i, known in enumerate(classes)}
+        # The folder has several spellings, the ids have one.
+        return in_folders(folder, found, rank, self.transform, prefix=f"{name}/")
+
+    def classes(self) -> list[str]:
+        """The sorted class names of all domains that are there: one order for every domain."""
+        folders = [folder for folder in map(self._folder, DOMAINS) if folder]
+        listed = {folder: set(list_folders(folder)) for folder in folders}
+        names = sorted(set().union(*listed.values()))
+        if len(names) > CLASSES:
+            odd = [
+                f"{f.name}/{n}" for f in folders for n in sorted(listed[f]) if sum(n in s for s in listed.values()) == 1
+            ]
+            raise UserError(f"{self._home()}: {len(names)} classes, expected {CLASSES}: look at {some(odd)}")
+        return names
+
+    def _home(self) -> Path:
+        return self.find(HOMES, lambda home: any((home / f).is_dir() for names in FOLDERS.values() for f in names))
+
+    def _folder(self, domain: str) -> Path | None:
+        home = self._home()
+        return next((home / name for name in FOLDERS[domain] if (home / name).is_dir()), None)
+
+
+def model_places(root: Path | None, domain: str) -> tuple[Path, ...]:
+    """Where the source model of a domain is looked for: beside the data, then in the results folder here."""
+    name = f"office-home-{domain}.safetensors"
+    here = Path("results", "models", name)
+    return (here,) if root is None else (root / "models" / name, here)

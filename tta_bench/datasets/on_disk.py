@@ -1,0 +1,121 @@
+"""What the kinds share whose data a user brings: finding it, refusing what is not whole, looking at a sample."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.datasets.base import SAMPLE, Dataset
+from tta_bench.datasets.files import FolderImages
+from tta_bench.datasets.listing import Classes
+from tta_bench.datasets.transform import Transform, photograph
+from tta_bench.errors import UserError
+from tta_bench.seeding import permutation
+
+SOURCE_IMAGES = 2000  # as EATA's authors take for their Fisher information
+
+D = TypeVar("D", bound="OnDisk")
+
+
+class OnDisk(Dataset):
+    """Data below --data-root. A task that is not as published is refused, unless `allow_partial: true` is set."""
+
+    optional: ClassVar[tuple[str, ...]] = ("allow_partial",)
+    size = 224
+    interpolation = "bilinear"
+
+    def __init__(self, root: Path | None, *, allow_partial: Any = False) -> None:
+        if not isinstance(allow_partial, bool):
+            raise UserError(f"data: allow_partial: expected true or false, got {allow_partial!r}")
+        self.root = root
+        self.allow_partial = allow_partial
+
+    @property
+    @abstractmethod
+    def transform(self) -> Transform | None: ...
+
+    def sized(self: D, size: int, interpolation: str | None = None) -> D:
+        return self._with(size=size, interpolation=interpolation or self.interpolation)
+
+    def _with(self: D, **changes: Any) -> D:
+        changed = copy.copy(self)
+        vars(changed).update(changes)
+        return changed
+
+    def inspect(self, task: str, *, sample: int | None = SAMPLE) -> str:
+        images = self.open(task)
+        chosen = permutation(len(images.ids), "inspect", task)[:sample]
+        for position in chosen:
+            images.read(np.array([position]))
+        partial = " (allow_partial: not compared with what is published)" if self.allow_partial else ""
+        return f"{len(np.unique(images.labels))} classes, {len(images.ids):,} images, {len(chosen)} opened{partial}"
+
+    def data_root(self) -> Path:
+        """Where the user's datasets lie."""
+        if self.root is None:
+            raise UserError(f"this suite needs --data-root DIR with {self.layout}")
+        if not self.root.is_dir():
+            raise UserError(f"--data-root {self.root} is no folder: expected one with {self.layout}")
+        return self.root
+
+    def find(self, names: Iterable[str], holds: Callable[[Path], bool]) -> Path:
+        """The first folder of these names below the data root that holds the data, or the data root itself."""
+        root = self.data_root()
+        try:
+            for folder in (*(root / name for name in names), root):
+                if holds(folder):
+                    return folder
+        except OSError as error:
+            raise UserError(f"--data-root {root} cannot be read ({error})") from error
+        raise UserError(f"nothing for this suite in --data-root {root}: expected {self.layout}")
+
+    def refuse_partial(self, where: Path, complaint: str | None) -> None:
+        """Data that is not whole would give numbers that compare with nobody's."""
+        if complaint and not self.allow_partial:
+            raise UserError(f"{where}: {complaint} (a smaller set needs allow_partial: true in the suite's data)")
+
+    def clean_view(self) -> Transform:
+        return photograph(self.size, self.interpolation)
+
+
+def severity_of(value: Any) -> int:
+    if value not in (1, 2, 3, 4, 5) or isinstance(value, bool):
+        raise UserError(f"data: severity: expected 1 to 5, got {value!r}")
+    return int(value)
+
+
+def whole_number(key: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UserError(f"data: {key}: expected a whole number of at least 1, got {value!r}")
+    return value
+
+
+def words(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise UserError(f"data: {key}: expected text, got {value!r}")
+    return value
+
+
+def in_folders(
+    folder: Path, found: Classes, rank: Mapping[str, int], view: Transform, *, prefix: str = ""
+) -> FolderImages:
+    """The images of class folders, labelled by the rank of their class."""
+    ids = [f"{prefix}{name}/{file}" for name, files in found.items() for file in files]
+    return FolderImages(folder, ids, labels_of(found, rank), view, prefix)
+
+
+def labels_of(found: Classes, rank: Mapping[str, int]) -> NDArray[np.int64]:
+    return np.repeat([rank[name] for name in found], [len(files) for files in found.values()]).astype(np.int64)
+
+
+def some_of(images: FolderImages, *names: object, most: int = SOURCE_IMAGES) -> FolderImages:
+    """The same few images on every machine, in their listed order."""
+    chosen = np.sort(permutation(len(images.ids), *names)[:most])
+    return replace(images, ids=[images.ids[i] for i in chosen], labels=images.labels[chosen])
