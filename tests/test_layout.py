@@ -49,7 +49,7 @@ def test_every_package_is_listed_in_setup_cfg() -> None:
     setup.read(ROOT / "setup.cfg")
     listed = set(setup["options"]["packages"].split())
     there = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "tta_bench").rglob("__init__.py")}
-    assert listed == there | {"tta_bench_methods"}
+    assert listed == there | {"tta_bench_methods", "tta_bench_paper"}
 
 
 @pytest.mark.parametrize(

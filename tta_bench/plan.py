@@ -181,6 +181,8 @@ def refuse_idle(choices: Choices, labels: Sequence[str]) -> None:
 def source_model(task: str, dataset: Dataset, suite: Suite, choices: Choices) -> SourceModel:
     """The model that a task starts from; logits and labels must speak of the same classes."""
     name = choices.model or dataset.model_for(task) or suite.model
+    if name == "none":
+        raise UserError(f"suite '{suite.name}' has no model of its own: give one with --model")
     if suite.paper:
         models.refuse_ambiguous(name)
     model = _load_once(name)

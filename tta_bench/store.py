@@ -89,6 +89,13 @@ class Store:
         }
         write_whole(self.manifest, _json(new))
 
+    def note_warning(self, warning: str | None) -> None:
+        """Keep what a reader of the tables must know, or forget it when all is well again."""
+        write_whole(self.manifest, _json({**self.read_manifest(), "warnings": [warning] if warning else []}))
+
+    def warnings(self) -> list[str]:
+        return list(self.read_manifest().get("warnings", []))
+
     def save(self, record: Record, predictions: Predictions | None) -> None:
         """Keep a record: predictions first, so that a record on disk always has them beside it."""
         if predictions is not None:

@@ -139,6 +139,13 @@ def _list(value: Any, where: str, item: Callable[[Any, str], Any]) -> tuple[Any,
     return items
 
 
+def _corruptions() -> list[str]:
+    """What `tasks: corruptions` stands for; imported late, because `--help` needs no numpy."""
+    from tta_bench.corruptions import CORRUPTIONS
+
+    return list(CORRUPTIONS)
+
+
 def _mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise UserError(f"{where}: expected keys and values, got {value!r}")
@@ -156,7 +163,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
     "about": _text,
     "data": _mapping,
-    "tasks": lambda value, where: _list(value, where, _name),
+    "tasks": lambda value, where: _list(_corruptions() if value == "corruptions" else value, where, _name),
     "model": _text,
     "batch_size": lambda value, where: _whole(value, where, least=1),
     "methods": _methods,

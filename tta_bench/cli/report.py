@@ -26,6 +26,6 @@ def run(args: argparse.Namespace) -> int:
     store = Store.open(args.dir)
     records = store.records()
     console = options.console()
-    files = report(records, args.out or store.report, console)
+    files = report(records, args.out or store.report, console, store.warnings())
     console.print(f"Written: {', '.join(str(file) for file in files)}")
     return 1 if any(record.status != "done" for record in records) else 0

@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.plan import Plan
     from tta_bench.report.write import report
     from tta_bench.store import Store, refuse_unfit
+    from tta_bench.tripwire import suspicion
 
     console = options.console()
     chosen = suite.load(args.suite)
@@ -44,6 +45,11 @@ def run(args: argparse.Namespace) -> int:
     store.note_command(args.command, chosen.tasks, [contender.label for contender in plan.contenders])
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
 
+    if plan.suite.paper:
+        warning = suspicion(plan)
+        store.note_warning(warning)
+        if warning:
+            console.print(f"WARNING {warning}", style="bold red", markup=False)
     with watch(len(plan), console) as watcher:
         try:
             records = execute(plan, store, watcher)
@@ -55,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             )
             return 130
     console.print()
-    files = report(records, store.report, console)
+    files = report(records, store.report, console, store.warnings())
     console.print(f"Written: {', '.join(str(file) for file in files)}")
     failed = [record for record in records if record.status != "done"]
     if failed:

@@ -23,7 +23,7 @@ def show(table: Table, console: Console) -> None:
         upright = _rich(_turned(table))
     console.print(upright)
     for note in table.notes:
-        console.print(Text(f"  {note}", style="bold red" if note.startswith(("FAILED", "NOT ")) else "dim"))
+        console.print(Text(f"  {note}", style="bold red" if note.startswith(("FAILED", "NOT ", "WARNING")) else "dim"))
     console.print()
 
 

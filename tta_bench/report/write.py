@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -14,9 +15,11 @@ from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.store import write_whole
 
 
-def report(records: Iterable[Record], folder: Path, console: Console) -> list[Path]:
+def report(records: Iterable[Record], folder: Path, console: Console, warnings: Sequence[str] = ()) -> list[Path]:
     """Show both tables and write them as Markdown and CSV; returns the files."""
     comparison = compare(records)
+    told = tuple(f"WARNING {warning}" for warning in warnings)
+    comparison = replace(comparison, notes=(*told, *comparison.notes))
     tables = {"accuracy": accuracy_table(comparison), "time": time_table(comparison)}
     files = {"report.md": "\n".join(render.markdown(table) for table in tables.values())}
     files |= {f"{name}.csv": render.csv_text(table) for name, table in tables.items()}
