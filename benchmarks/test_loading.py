@@ -111,8 +111,8 @@ def make_ways(images: FolderImages, cached: CachedImages) -> dict[str, Way]:
     files = np.array(images.files, dtype=object)
     model = timm.create_model("vit_tiny_patch16_224").eval()
     return {
-        "bare": Way(lambda chosen: decode(files[chosen].tolist())),
-        "loader": Way(lambda chosen: load(images, chosen)),
+        "bare": Way(lambda chosen: decode(files[chosen].tolist()), IMAGES),
+        "loader": Way(lambda chosen: load(images, chosen), IMAGES),
         "start and end of 2 processes": Way(lambda chosen: decode_in_two(files[chosen].tolist()), 2),
         "bare, 2 processes": Way(
             lambda chosen: decode_in_two(files[chosen].tolist()), IMAGES, start="start and end of 2 processes"

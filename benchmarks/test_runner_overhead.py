@@ -33,7 +33,7 @@ def vit_tiny_work() -> Work:
     ids = [str(i) for i in range(len(pixels))]
     images = ArrayImages(pixels, np.zeros(len(pixels), dtype=np.int64), ids)
     stream = make_stream("normal", "bench", 0, [Part("noise", images)])
-    return Work("tent", make_cell("tent", batch_size=BATCH), stream, lambda: images, model, 1000, None, CPU)
+    return Work("tent", make_cell("tent", batch_size=BATCH), stream, None, model, 1000, None, CPU)
 
 
 def bare_loop(work: Work) -> float:

@@ -27,6 +27,7 @@ def make_cell(method: str, **changes: Any) -> Cell:
             "std": (0.5, 0.5, 0.5),
             "batch_size": 10,
             "limit": None,
+            "source": "",
             "device": "cpu",
             "amp": None,
             "compile": False,

@@ -16,7 +16,8 @@ import torchvision.transforms as T
 from PIL import Image
 
 from tests import trees
-from tta_bench.datasets import Dataset, listing, open_dataset
+from tta_bench.cell import _imports, _source
+from tta_bench.datasets import KINDS, Dataset, listing, open_dataset
 from tta_bench.datasets import tar as tar_index
 from tta_bench.datasets.files import decode
 from tta_bench.datasets.imagenet import wnids
@@ -466,6 +467,19 @@ def test_bad_arrays_are_named(tmp_path: Path) -> None:
     np.save(home / "labels.npy", np.full(100, 10))
     with pytest.raises(UserError, match="labels.npy: expected a row of labels from 0 to 9"):
         data.open("fog")
+
+
+def test_the_code_of_one_kind_leaves_the_cells_of_the_others_valid() -> None:
+    for kind, cls in KINDS.items():
+        found, waiting = set(), [cls.code]
+        while waiting:
+            name = waiting.pop()
+            path = _source(name)
+            if name not in found and path is not None:
+                found.add(name)
+                waiting += _imports(path.read_text(), name, "tta_bench")
+        assert not found & ({other.__module__ for other in KINDS.values()} - {cls.__module__}), kind
+        assert "tta_bench.datasets" not in found
 
 
 # Data roots and options

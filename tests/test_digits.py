@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ import torch
 
 from tta_bench import checkpoint, digits, models
 from tta_bench.corruptions import CORRUPTIONS
-from tta_bench.images import ImageSet
-from tta_bench.train import MEAN, STD, evaluate, jitter, train_digits
+from tta_bench.sources import DIGITS_RECIPE, train_digits
+from tta_bench.train import evaluate, jitter
+
+CPU = torch.device("cpu")
 
 
 def test_the_split_is_fixed_and_disjoint() -> None:
@@ -23,7 +27,7 @@ def test_the_split_is_fixed_and_disjoint() -> None:
     assert np.bincount(test.labels).min() > 70
 
 
-FIRST_TEST_IDS = ["digits/0001", "digits/0002", "digits/0003"]
+FIRST_TEST_IDS = ["digits/0003", "digits/0006", "digits/0008"]
 
 
 def test_images_are_bytes_in_rgb() -> None:
@@ -62,7 +66,7 @@ def network_and_note() -> tuple[torch.nn.Module, checkpoint.Note]:
 
 def test_clean_accuracy_is_as_noted() -> None:
     network, header = network_and_note()
-    accuracy = evaluate(network, digits.clean("test"))
+    accuracy = evaluate(network, header, digits.clean("test"), CPU)
     assert accuracy >= 0.97
     assert accuracy == pytest.approx(header.made_by["clean_test_accuracy"], abs=0.003)
     (noted,) = re.findall(r"([\d.]+) % on the clean test split", note())
@@ -70,12 +74,8 @@ def test_clean_accuracy_is_as_noted() -> None:
 
 
 def test_severity_5_leaves_room_to_adapt() -> None:
-    network, _ = network_and_note()
-
-    def score(images: ImageSet) -> float:
-        return evaluate(network, images)
-
-    mean = np.mean([score(digits.corrupted(name, 5)) for name in CORRUPTIONS])
+    network, header = network_and_note()
+    mean = np.mean([evaluate(network, header, digits.corrupted(name, 5), CPU) for name in CORRUPTIONS])
     assert 0.40 <= mean <= 0.75
 
 
@@ -86,22 +86,40 @@ def test_the_model_has_twelve_blocks() -> None:
 def test_the_model_normalises_inside() -> None:
     source = models.load("digits-vit")
     images = torch.rand(2, 3, 32, 32)
-    inside, outside = source.fresh(torch.device("cpu")), source.network
-    torch.testing.assert_close(inside(images), outside((images - MEAN[0]) / STD[0]))
-    torch.testing.assert_close(inside.forward_features(images), outside.forward_features((images - MEAN[0]) / STD[0]))
+    normalised = (images - source.mean[0]) / source.std[0]
+    inside, outside = source.fresh(CPU), source.network
+    torch.testing.assert_close(inside(images), outside(normalised))
+    torch.testing.assert_close(inside.forward_features(images), outside.forward_features(normalised))
 
 
-def test_training_is_repeatable_and_leaves_the_global_generator_alone(tmp_path: object) -> None:
-    from pathlib import Path
-
-    folder = Path(str(tmp_path))
+def test_training_is_repeatable_and_leaves_the_global_generator_alone(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     for name in ("a", "b"):
-        train_digits(folder / f"{name}.safetensors", epochs=1)
+        train_digits(tmp_path / f"{name}.safetensors", replace(DIGITS_RECIPE, epochs=1), CPU, quiet)
     assert torch.equal(before, torch.get_rng_state())
-    first, second = (checkpoint.load(folder / f"{name}.safetensors")[0] for name in ("a", "b"))
+    first, second = (checkpoint.load(tmp_path / f"{name}.safetensors")[0] for name in ("a", "b"))
     assert all(torch.equal(first[key], second[key]) for key in first)
-    assert models.load(str(folder / "a.safetensors")).num_classes == 10
+    assert models.load(str(tmp_path / "a.safetensors")).num_classes == 10
+
+
+def quiet(done: int, total: int, loss: float) -> None:
+    pass
+
+
+def test_an_interrupted_training_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    def interrupt(done: int, total: int, loss: float) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    recipe = replace(DIGITS_RECIPE, epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        train_digits(tmp_path / "a.safetensors", recipe, CPU, interrupt)
+    assert not (tmp_path / "a.safetensors").exists()
+    for name in ("a", "b"):
+        train_digits(tmp_path / f"{name}.safetensors", recipe, CPU, quiet)
+    first, second = (checkpoint.load(tmp_path / f"{name}.safetensors")[0] for name in ("a", "b"))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    assert not (tmp_path / "a.resume").exists()
 
 
 def test_jitter_moves_but_keeps_the_paper() -> None:

@@ -160,6 +160,11 @@ def test_layout_in_memory_is_always_the_same(workers: int) -> None:
     assert batch.is_contiguous()
 
 
+def test_floats_are_torchs_to_the_bit() -> None:
+    (batch,) = batches(Drawn(256), plan(256, 256), CPU)
+    assert torch.equal(batch[:, 0, 0, 0], torch.arange(256, dtype=torch.uint8).float().div_(255))
+
+
 def test_an_empty_plan() -> None:
     assert list(batches(Drawn(4), [], CPU, workers=2)) == []
 

@@ -27,6 +27,7 @@ class Cell:
     data: dict[str, Any]
     data_code: str
     stream: str  # digest of the image ids in their order
+    source: str  # digest of the source images that the method prepares on, if any
     model: str
     weights: str
     mean: tuple[float, ...]
@@ -50,7 +51,7 @@ class Cell:
     @property
     def variant(self) -> str:
         """One row of a table: the key without tasks, stream and seed."""
-        content = {k: v for k, v in asdict(self).items() if k not in ("tasks", "stream", "seed")}
+        content = {k: v for k, v in asdict(self).items() if k not in ("tasks", "stream", "source", "seed")}
         return _hash({**content, "settings": self.own_settings})
 
     @property

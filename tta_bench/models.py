@@ -98,7 +98,7 @@ def load(name: str) -> SourceModel:
             return _from_checkpoint(name, path)
     architecture, has_file, file = name.partition("=")
     if has_file:
-        return _from_timm(name, weights.from_file(architecture, Path(file).expanduser()))
+        return _from_timm(architecture, weights.from_file(architecture, Path(file).expanduser()))
     if name.endswith(weights.SUFFIXES):
         return _from_own_file(name, Path(name).expanduser())
     return _from_timm(name, weights.from_hub(name))
@@ -127,7 +127,7 @@ def _from_own_file(name: str, path: Path) -> SourceModel:
         raise UserError(
             f"{path}: has no '{checkpoint.HEADER}' note in its header, so its architecture is unknown; {hint}"
         )
-    return _from_checkpoint(name, path)
+    return _from_checkpoint(path.name, path)  # where a file lies changes no result, so it is no part of the name
 
 
 def _has_note(path: Path) -> bool:

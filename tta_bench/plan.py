@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +23,7 @@ from tta_bench.models import SourceModel
 from tta_bench.precision import refuse_missing_bf16
 from tta_bench.runner import Work
 from tta_bench.scenarios import OVER_ALL_TASKS, SEVERITIES, Part, make_stream
-from tta_bench.stream import Stream
+from tta_bench.stream import Stream, digest
 from tta_bench.suite import Scenario, Suite
 
 
@@ -83,11 +83,20 @@ class Plan:
         self.model: SourceModel = self.models[suite.tasks[0]]
         if self.scenario in OVER_ALL_TASKS and len({model.name for model in self.models.values()}) > 1:
             raise UserError(f"--scenario {self.scenario} is one stream, but each task has a source model of its own")
+        self.sources: dict[str, ImageSet] = {}
         self.dataset: Dataset = dataset.sized(self.model.input_size, self.model.interpolation)
-        for task in suite.tasks:  # what is wrong with data or settings shows now, not after an hour
-            self.dataset.inspect(task)
+        self._look_at_data()
         for contender in self.contenders:
             try_method(contender, self.model, self.dataset, self.suite.batch_size)
+
+    def _look_at_data(self) -> None:
+        """What is wrong with the data shows now, not after an hour."""
+        levels = [self.dataset.at_severity(s) for s in sorted(set(SEVERITIES))] if self.scenario == "gradual" else []
+        for dataset in levels or [self.dataset]:
+            for task in self.suite.tasks:
+                dataset.inspect(task)
+        if any(registry.installed().load(contender.method).needs_source for contender in self.contenders):
+            self.sources = {task: self.dataset.source_images(task) for task in self.suite.tasks}
 
     def __len__(self) -> int:
         streams = 1 if self.scenario in OVER_ALL_TASKS else len(self.suite.tasks)
@@ -104,7 +113,7 @@ class Plan:
                         label=contender.label,
                         cell=self._cell(contender, seed, stream, self.models[task]),
                         stream=stream,
-                        source_images=partial(self.dataset.source_images, task),
+                        source_images=self.sources.get(task),
                         model=self.models[task],
                         num_classes=self.dataset.num_classes,
                         class_mask=self.dataset.class_mask(),
@@ -147,6 +156,7 @@ class Plan:
             data={**self.suite.data, **({"transform": transform.describe()} if transform else {})},
             data_code=code_hash(self.dataset.code),
             stream=stream.digest,
+            source=digest(self.sources[stream.tasks[0]].ids) if cls.needs_source else "",
             model=model.name,
             weights=model.weights_hash,
             mean=model.mean,

@@ -18,14 +18,20 @@ class Published:
 
 
 @cache
+def tables() -> set[str]:
+    """The names of all tables that the paper has."""
+    files = ("accuracy.csv", "ablation.csv", "time.csv")
+    return {row["table"] for file in files for row in _rows(file)}
+
+
+@cache
 def accuracies(table: str) -> dict[tuple[str, str], Published]:
     """The entries of an accuracy table by method and task; empty for a table that the paper does not have."""
-    text = resources.files("tta_bench_paper").joinpath("accuracy.csv").read_text()
     return {
         (row["method"], row["task"]): Published(
             float(row["accuracy"]), float(row["std"]) if row["std"] else None, row["provenance"]
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in _rows("accuracy.csv")
         if row["table"] == table
     }
 
@@ -34,3 +40,8 @@ def paper_task(task: str) -> str:
     """A task as the paper's tables call it: transfers by their initials."""
     source, to, target = task.partition("-to-")
     return f"{source[0]}-{target[0]}" if to else task
+
+
+def _rows(file: str) -> list[dict[str, str]]:
+    text = resources.files("tta_bench_paper").joinpath(file).read_text()
+    return list(csv.DictReader(text.splitlines()))

@@ -35,7 +35,7 @@ class Work:
     label: str  # of the row in tables
     cell: Cell
     stream: Stream
-    source_images: Callable[[], ImageSet]  # opened only for a method that asks
+    source_images: ImageSet | None  # only for a method that needs them
     model: SourceModel
     num_classes: int
     class_mask: tuple[int, ...] | None
@@ -144,7 +144,8 @@ def read(work: Work, images: ImageSet, plan: Iterable[NDArray[np.int64]]) -> loa
 
 def source_batches(work: Work) -> Iterator[Tensor]:
     """Clean source images in batches of the cell's size, in their own order."""
-    images = work.source_images()
+    images = work.source_images
+    assert images is not None, "the plan gives them to methods that need them"
     positions, size = np.arange(len(images.ids)), work.cell.batch_size
     with closing(read(work, images, [positions[i : i + size] for i in range(0, len(positions), size)])) as batches:
         yield from batches

@@ -1,105 +1,152 @@
-"""Trains source models: `tta-bench train-source digits`."""
+"""Trains source models: `tta-bench train-source digits`, `tta-bench train-source office-home --domain Art`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tta_bench import checkpoint, digits
+from tta_bench import checkpoint
 from tta_bench.images import ImageSet
+from tta_bench.loading import batches, default_workers
+from tta_bench.models import Normalise
 
-# 12 blocks, because SAR and DPAL leave blocks 9-11 alone; 64 wide, so that the file stays below 3 MB.
-DIGITS_VIT = {
-    "img_size": 32,
-    "patch_size": 8,
-    "num_classes": 10,
-    "embed_dim": 64,
-    "depth": 12,
-    "num_heads": 4,
-}
-MEAN, STD = (0.4,) * 3, (0.15,) * 3  # about those of the train split
-
-Progress = Callable[[int, int, float], None]
+Progress = Callable[[int, int, float], None]  # epochs done, epochs in all, loss
 
 
-def train_digits(
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained: AdamW on a one-cycle cosine schedule, images moved about a little."""
+
+    epochs: int
+    batch_size: int
+    lr: float
+    weight_decay: float = 0.05
+    turn: float = 12.0  # degrees
+    flip: bool = False
+    seed: int = 0
+
+
+def fit(
+    note: checkpoint.Note,
+    train: ImageSet,
+    test: ImageSet,
+    recipe: Recipe,
     out: Path,
     *,
-    seed: int = 0,
-    epochs: int = 120,
-    batch_size: int = 50,
-    lr: float = 1e-3,
-    weight_decay: float = 0.05,
+    device: torch.device,
+    command: str,
+    model: nn.Module | None = None,
     progress: Progress = lambda done, total, loss: None,
 ) -> float:
-    """Train the digits ViT on the clean train split, save it, and return its clean test accuracy."""
-    note = checkpoint.Note(architecture=DIGITS_VIT, mean=MEAN, std=STD)
-    with torch.random.fork_rng(devices=[]):  # timm draws its initial weights from the global generator
-        torch.manual_seed(seed)
-        model = checkpoint.build(note)
-    generator = torch.Generator().manual_seed(seed)
-    images, labels = _tensors(digits.clean("train"))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
-    steps = epochs * math.ceil(len(images) / batch_size)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps, pct_start=0.1)
-
-    model.train()
-    for epoch in range(epochs):
-        for chosen in torch.randperm(len(images), generator=generator).split(batch_size):
-            batch = normalise(jitter(images[chosen], generator))
-            loss = F.cross_entropy(model(batch), labels[chosen])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-        progress(epoch + 1, epochs, loss.item())
-
-    accuracy = evaluate(model, digits.clean("test"))
+    """Train, save model and note whole, and return accuracy on `test`. An interrupted training goes on."""
+    if model is None:
+        with torch.random.fork_rng(devices=[]):  # timm draws its initial weights from the global generator
+            torch.manual_seed(recipe.seed)
+            model = checkpoint.build(note)
+    model.to(device)
+    _train(model, note, train, recipe, out.with_suffix(".resume"), device, progress)
+    accuracy = evaluate(model, note, test, device)
     made_by = {
-        "command": f"tta-bench train-source digits --seed {seed} --epochs {epochs}",
-        "seed": seed,
+        "command": command,
+        "seed": recipe.seed,
         "clean_test_accuracy": round(accuracy, 4),
         "torch": torch.__version__,
     }
-    checkpoint.save(model, checkpoint.Note(DIGITS_VIT, MEAN, STD, made_by), out)
+    checkpoint.save(model, replace(note, made_by=made_by), out)
+    out.with_suffix(".resume").unlink(missing_ok=True)
     return accuracy
 
 
+def _train(
+    model: nn.Module,
+    note: checkpoint.Note,
+    train: ImageSet,
+    recipe: Recipe,
+    resume: Path,
+    device: torch.device,
+    progress: Progress,
+) -> None:
+    normalise = Normalise(tuple(note.mean), tuple(note.std))
+    labels = torch.from_numpy(np.asarray(train.labels))
+    generator = torch.Generator().manual_seed(recipe.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    steps = recipe.epochs * math.ceil(len(labels) / recipe.batch_size)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=recipe.lr, total_steps=steps, pct_start=0.1)
+    parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    for epoch in range(_resume(resume, recipe, parts, generator), recipe.epochs):
+        model.train()
+        plan = torch.randperm(len(labels), generator=generator).split(recipe.batch_size)
+        order = [chosen.numpy() for chosen in plan]
+        with closing(batches(train, order, device, workers=default_workers(train))) as stream:
+            for chosen, images in zip(plan, stream, strict=True):
+                (batch,) = normalise(model, (jitter(images, generator, recipe.turn, recipe.flip),))
+                loss = F.cross_entropy(model(batch), labels[chosen].to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+        state = {name: part.state_dict() for name, part in parts.items()}
+        _keep(resume, {**state, "recipe": asdict(recipe), "epoch": epoch + 1, "generator": generator.get_state()})
+        progress(epoch + 1, recipe.epochs, loss.item())
+
+
+def _keep(path: Path, state: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    torch.save(state, part)
+    part.replace(path)
+
+
+def _resume(path: Path, recipe: Recipe, parts: dict[str, Any], generator: torch.Generator) -> int:
+    """Take up an interrupted training of the same recipe; returns the epochs that are done."""
+    if not path.exists():
+        return 0
+    state = torch.load(path, weights_only=True)
+    if state["recipe"] != asdict(recipe):
+        return 0
+    for name, part in parts.items():
+        part.load_state_dict(state[name])
+    generator.set_state(state["generator"])
+    return int(state["epoch"])
+
+
 @torch.no_grad()
-def evaluate(model: nn.Module, test: ImageSet, batch_size: int = 128) -> float:
-    """Top-1 accuracy in [0, 1] on clean images."""
+def evaluate(
+    model: nn.Module, note: checkpoint.Note, test: ImageSet, device: torch.device, batch_size: int = 128
+) -> float:
+    """Top-1 accuracy in [0, 1]."""
     model.eval()
-    images, labels = _tensors(test)
-    hits = [
-        (model(normalise(x)).argmax(1) == y).sum().item()
-        for x, y in zip(images.split(batch_size), labels.split(batch_size), strict=True)
-    ]
-    return float(sum(hits)) / len(labels)
+    normalise = Normalise(tuple(note.mean), tuple(note.std))
+    positions = np.arange(len(test.ids))
+    order = [positions[i : i + batch_size] for i in range(0, len(positions), batch_size)]
+    hits = 0
+    with closing(batches(test, order, device, workers=default_workers(test))) as stream:
+        for chosen, images in zip(order, stream, strict=True):
+            (batch,) = normalise(model, (images,))
+            hits += int((model(batch).argmax(1).cpu().numpy() == test.labels[chosen]).sum())
+    return hits / len(positions)
 
 
-def jitter(images: Tensor, generator: torch.Generator, turn: float = 12.0, shift: float = 0.08) -> Tensor:
-    """Turn, scale and move each image a little: geometry only, so that no corruption is trained on."""
-    n = len(images)
-    draw = torch.rand(4, n, generator=generator) * 2 - 1
+def jitter(images: Tensor, generator: torch.Generator, turn: float = 12.0, flip: bool = False) -> Tensor:
+    """Turn, scale, move and perhaps flip each image: geometry only, so that no corruption is trained on."""
+    draw = (torch.rand(4, len(images), generator=generator) * 2 - 1).to(images.device)
     angle, scale = draw[0] * math.radians(turn), 1 + 0.1 * draw[1]
+    mirror = torch.ones_like(angle)
+    if flip:
+        mirror -= 2 * (torch.rand(len(images), generator=generator) > 0.5).to(mirror)
     cos, sin = torch.cos(angle) * scale, torch.sin(angle) * scale
+    shift = 0.16 * draw[2:4]
     theta = torch.stack(
-        [torch.stack([cos, -sin, 2 * shift * draw[2]], 1), torch.stack([sin, cos, 2 * shift * draw[3]], 1)], 1
+        [torch.stack([mirror * cos, -sin, shift[0]], 1), torch.stack([mirror * sin, cos, shift[1]], 1)], 1
     )
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, align_corners=False, padding_mode="border")
-
-
-def normalise(images: Tensor) -> Tensor:
-    return (images - MEAN[0]) / STD[0]
-
-
-def _tensors(images: ImageSet) -> tuple[Tensor, Tensor]:
-    pixels = torch.from_numpy(images.read(np.arange(len(images.ids)))).float() / 255
-    return pixels, torch.from_numpy(np.asarray(images.labels))

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from tta_bench.cli import options
+from tta_bench.errors import UserError
+
+if TYPE_CHECKING:
+    from tta_bench.suite import Suite
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser("list", help="show methods, suites or models", description="Show what can be run.")
     verb.add_argument("what", choices=("methods", "suites", "models"))
+    verb.add_argument("--data-root", **options.DATA_ROOT)
     verb.set_defaults(action=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    {"methods": _methods, "suites": _suites, "models": _models}[args.what]()
+    if args.what == "suites":
+        _suites(args.data_root)
+    else:
+        {"methods": _methods, "models": _models}[args.what]()
     return 0
 
 
@@ -50,14 +60,38 @@ def _methods() -> None:
             options.console().print(Text(f"  {row['error']}", style="red"))
 
 
-def _suites() -> None:
+def _suites(root: Path | None) -> None:
     from tta_bench import suite
 
-    suites = [suite.load(name) for name in suite.names()]
-    _show(
-        ("suite", "tasks", "model", "batch", "about"),
-        [(s.name, str(len(s.tasks)), s.model, str(s.batch_size), s.about) for s in suites],
-    )
+    rows = []
+    for name in suite.names():
+        found = suite.load(name)
+        needs, there = _data(found, root)
+        answers = f"paper: {found.paper}" if found.paper and _is_published(found.paper) else "–"
+        rows.append((found.name, str(len(found.tasks)), found.model, str(found.batch_size), needs, there, answers))
+    _show(("suite", "tasks", "model", "batch", "needs below --data-root", "found", "answers"), rows)
+
+
+def _data(found: Suite, root: Path | None) -> tuple[str, str]:
+    """What a suite needs on disk, and whether it is there."""
+    from tta_bench.datasets import open_dataset
+
+    dataset = open_dataset(found.data, found.tasks, root)
+    if not dataset.layout:
+        return "nothing", "yes"
+    if root is None:
+        return dataset.layout, "?"
+    try:
+        dataset.open(found.tasks[0])
+    except UserError:
+        return dataset.layout, "no"
+    return dataset.layout, "yes"
+
+
+def _is_published(table: str) -> bool:
+    from tta_bench import published
+
+    return table in published.tables()
 
 
 def _models() -> None:

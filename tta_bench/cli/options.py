@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tta_bench import suite
 from tta_bench.suite import SCENARIOS
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.plan import Choices
+
+
+DATA_ROOT: dict[str, Any] = {
+    "type": Path,
+    "metavar": "DIR",
+    "default": os.environ.get("TTA_BENCH_DATA"),
+    "help": "where datasets lie (default: $TTA_BENCH_DATA); the embedded suites need none",
+}
 
 
 def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, methods: bool = True) -> None:
@@ -37,7 +46,7 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how.add_argument(
         "--cache", type=Path, metavar="DIR", help="keep decoded images here; the next method reads quicker"
     )
-    how.add_argument("--data-root", type=Path, metavar="DIR", help="where datasets lie; the embedded suites need none")
+    how.add_argument("--data-root", **DATA_ROOT)
 
 
 _METHODS = "methods, in the order of the rows (default: those of the suite)"

@@ -12,32 +12,49 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "train-source",
         help="train a source model",
-        description="Train the source model of the embedded suites on clean images, with a fixed seed.",
+        description="Train the source model of a suite on clean images, with a fixed seed. "
+        "An interrupted training goes on when the command is given again.",
     )
-    verb.add_argument("data", choices=("digits",))
-    verb.add_argument("--seed", type=int, default=0)
-    verb.add_argument("--epochs", type=options.positive, default=120)
-    verb.add_argument("--out", type=Path, default=Path("digits_vit.safetensors"), help="default: %(default)s")
+    verb.add_argument("data", choices=("digits", "office-home"))
+    verb.add_argument("--domain", metavar="NAME", help="office-home: Art, Clipart, Product or RealWorld")
+    verb.add_argument("--data-root", **options.DATA_ROOT)
+    verb.add_argument("--model", metavar="NAME", help="office-home: the timm model to fine-tune, or TAG=FILE")
+    verb.add_argument("--seed", type=options.whole, default=0)
+    verb.add_argument("--epochs", type=options.positive, help="default: the recipe's")
+    verb.add_argument("--device", default="auto")
+    verb.add_argument("--out", type=Path, help="default: digits_vit.safetensors, or where the suite looks for it")
     verb.set_defaults(action=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
     from rich.progress import Progress
 
-    from tta_bench import checkpoint
-    from tta_bench.train import train_digits
+    from tta_bench import checkpoint, environment, sources
+    from tta_bench.errors import UserError
 
-    console = options.console()
+    if args.data == "office-home" and not args.domain:
+        raise UserError("train-source office-home needs --domain: Art, Clipart, Product or RealWorld")
+    recipe = sources.DIGITS_RECIPE if args.data == "digits" else sources.OFFICE_HOME_RECIPE
+    recipe = replace(recipe, seed=args.seed, epochs=args.epochs or recipe.epochs)
+    device, console = environment.pick_device(args.device), options.console()
+    default = Path("digits_vit.safetensors")
+    out: Path = args.out or (default if args.data == "digits" else sources.office_home_out(args.data_root, args.domain))
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("training", total=args.epochs)
+        task = bar.add_task("training", total=recipe.epochs)
 
         def progress(done: int, total: int, loss: float) -> None:
             bar.update(task, completed=done, description=f"training, loss {loss:.3f}")
             if not console.is_terminal and (done % 10 == 0 or done == total):
                 console.print(f"epoch {done} of {total}: loss {loss:.3f}")
 
-        accuracy = train_digits(args.out, seed=args.seed, epochs=args.epochs, progress=progress)
-    beside = args.out.with_suffix(".md")
-    beside.write_text(checkpoint.describe(args.out))
-    console.print(f"{args.out} (note: {beside}): {100 * accuracy:.2f} % on the clean test split")
+        if args.data == "digits":
+            accuracy = sources.train_digits(out, recipe, device, progress)
+        else:
+            base = args.model or sources.OFFICE_HOME_MODEL
+            accuracy = sources.train_office_home(args.domain, args.data_root, base, out, recipe, device, progress)
+    beside = out.with_suffix(".md")
+    beside.write_text(checkpoint.describe(out))
+    console.print(f"{out} (note: {beside}): {100 * accuracy:.2f} % on held-out clean images")
     return 0

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
-from tta_bench.datasets import tar
 from tta_bench.datasets.files import FolderImages, TarImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_strange, wnids
 from tta_bench.datasets.listing import Classes, complaint, list_classes
 from tta_bench.datasets.on_disk import in_folders, labels_of, severity_of
+from tta_bench.datasets.tar import index
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 from tta_bench.images import ImageSet
@@ -73,7 +73,7 @@ class ImageNetC(ImageNetKind):
         return in_folders(folder, found, ranks(), self.transform, prefix=f"{task}/{self.severity}/")
 
     def _from_tar(self, file: Path, task: str) -> TarImages:
-        members = tar.index(file).get((task, self.severity))
+        members = index(file).get((task, self.severity))
         if members is None:
             raise UserError(f"{file}: has no {task}/{self.severity}/<wnid>/*.JPEG in it")
         found: dict[str, list[str]] = {}

@@ -1,0 +1,69 @@
+"""The source models that `tta-bench train-source` can make: what each is trained on, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tta_bench import checkpoint, digits, models
+from tta_bench.datasets.files import FolderImages
+from tta_bench.datasets.office_home import CLASSES, OfficeHome, model_places
+from tta_bench.seeding import permutation
+from tta_bench.train import Progress, Recipe, fit
+
+# 12 blocks, because SAR and DPAL leave blocks 9-11 alone; 64 wide, so that the file stays below 3 MB.
+DIGITS_VIT: dict[str, Any] = {
+    "img_size": 32,
+    "patch_size": 8,
+    "num_classes": 10,
+    "embed_dim": 64,
+    "depth": 12,
+    "num_heads": 4,
+}
+DIGITS_NOTE = checkpoint.Note(DIGITS_VIT, mean=(0.4,) * 3, std=(0.15,) * 3)  # about those of the train split
+DIGITS_RECIPE = Recipe(epochs=120, batch_size=50, lr=1e-3)
+
+OFFICE_HOME_MODEL = "vit_base_patch16_224.augreg_in21k_ft_in1k"
+OFFICE_HOME_RECIPE = Recipe(epochs=10, batch_size=32, lr=3e-5, turn=0.0, flip=True)
+HELD_OUT_SHARE = 0.1
+
+
+def train_digits(out: Path, recipe: Recipe, device: torch.device, progress: Progress) -> float:
+    """Train the embedded suites' model on the clean train split; accuracy is on the clean test split."""
+    command = f"tta-bench train-source digits --seed {recipe.seed} --epochs {recipe.epochs}"
+    train, test = digits.clean("train"), digits.clean("test")
+    return fit(DIGITS_NOTE, train, test, recipe, out, device=device, command=command, progress=progress)
+
+
+def train_office_home(
+    domain: str, root: Path | None, base: str, out: Path, recipe: Recipe, device: torch.device, progress: Progress
+) -> float:
+    """Fine-tune a timm ViT with a new head on nine tenths of a domain; accuracy is on the last tenth."""
+    dataset = OfficeHome(root)
+    source = models.load(base)
+    images = dataset.sized(source.input_size, source.interpolation).domain(domain)
+    order = permutation(len(images.ids), "office-home", domain, "held out")
+    held_out = round(HELD_OUT_SHARE * len(order))
+    network: Any = source.network
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        network.reset_classifier(CLASSES)
+    network.requires_grad_(True)
+    note = checkpoint.Note({"timm": base.partition("=")[0], "num_classes": CLASSES}, source.mean, source.std)
+    command = f"tta-bench train-source office-home --domain {domain} --seed {recipe.seed} --epochs {recipe.epochs}"
+    train, test = _some(images, order[held_out:]), _some(images, order[:held_out])
+    return fit(note, train, test, recipe, out, device=device, command=command, model=network, progress=progress)
+
+
+def office_home_out(root: Path | None, domain: str) -> Path:
+    """Where the suite will look for the model first."""
+    return model_places(root, domain)[0]
+
+
+def _some(images: FolderImages, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> FolderImages:
+    from dataclasses import replace
+
+    return replace(images, ids=[images.ids[i] for i in chosen], labels=images.labels[chosen])
