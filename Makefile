@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all check bench wheel clean
+.PHONY: demo test test-all check bench tune wheel clean
 
 demo: $(READY)            ## compare the built-in methods on the embedded suite (4 minutes on 2 cores)
 	$(BIN)/tta-bench run
@@ -22,6 +22,13 @@ check: $(READY)           ## lint, format, types
 
 bench: $(READY)           ## what adaptation costs, as multiples of Source
 	$(BIN)/python -m pytest benchmarks
+
+tune: $(READY)            ## how the settings of the digits suites were found: on corruptions that no table scores
+	$(BIN)/tta-bench tune --method tent --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3
+	$(BIN)/tta-bench tune --method eata --grid lr=3e-3,1e-2,3e-2 --grid redundancy_threshold=0.05,0.4 --grid fisher_weight=1,100
+	$(BIN)/tta-bench tune --method sar --grid lr=3e-3,1e-2,3e-2,0.1,0.3,1.0
+	$(BIN)/tta-bench tune --method dpal --grid lr=1e-3,3e-3,1e-2,3e-2
+	$(BIN)/tta-bench tune --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2
 
 wheel: $(READY)           ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation

@@ -133,6 +133,10 @@ class Dpal(Method):
         self._finish(loss, descent)
         return logits if self.score == "second" else look.logits
 
+    def features(self, batch: Tensor) -> dict[str, Tensor]:
+        logits = self._passes.everyone(batch)
+        return {"logits": logits, "shifts": torch.stack(self._lifting.shifts)[:, : len(batch)]}
+
     def _look_again(
         self, batch: Tensor, chosen: Tensor, ascent: Tensors, weight: float
     ) -> tuple[Tensor, Tensor | None, Tensors, Tensors]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tta_bench import loading
 from tta_bench.errors import UserError
 from tta_bench.images import ArrayImages
-from tta_bench.loading import batches, default_workers
+from tta_bench.loading import batches, default_workers, read_ahead
 
 CPU = torch.device("cpu")
 
@@ -156,8 +156,8 @@ def test_default_workers_follow_the_cores(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_layout_in_memory_is_always_the_same(workers: int) -> None:
-    (batch,) = batches(Transposed(4), plan(4), CPU, workers=workers)
-    assert batch.is_contiguous()
+    (contiguous,) = (batch.is_contiguous() for batch in read_ahead(Transposed(4), plan(4), workers=workers))
+    assert contiguous
 
 
 def test_floats_are_torchs_to_the_bit() -> None:

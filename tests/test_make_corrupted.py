@@ -161,6 +161,18 @@ def test_an_interrupt_leaves_whole_files_and_says_how_to_go_on(
     assert (status, "6 files written, 2 were there" in shown) == (0, True)
 
 
+def test_an_interrupt_in_the_middle_of_a_file_leaves_none_of_it(
+    cli: Cli, clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(self: Image.Image, path: Path, *words: object, **more: object) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Image.Image, "save", half)
+    assert cli("make-corrupted", "--from", clean, "--out", tmp_path / "c", *SMALL)[0] == 130
+    assert set(files(tmp_path / "c")) == {"make-corrupted.json"}
+
+
 def test_ctrl_c_stops_all_processes(tmp_path: Path) -> None:
     """The real thing: a terminal sends the signal to the command and to its workers."""
     for i in range(200):

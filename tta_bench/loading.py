@@ -185,7 +185,5 @@ class _Lender:
             memory = np.empty(batch.shape, np.float32)
         lent = memory.view()  # lives as long as the tensor, its views and the graphs that saved it
         self._lent = [(m, h) for m, h in self._lent if h() is not None] + [(memory, weakref.ref(lent))]
-        np.divide(
-            batch.numpy(), np.float32(255), out=lent, dtype=np.float32
-        )  # in one pass over memory; torch takes two
+        np.divide(batch.numpy(), np.float32(255), out=lent, dtype=np.float32)  # one pass over memory; torch takes two
         return torch.from_numpy(lent)

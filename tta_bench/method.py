@@ -58,6 +58,14 @@ class Method(ABC):
     def adapt(self, batch: Tensor) -> Tensor:
         """Adapt to images [B, 3, H, W] in [0, 1]; return their logits [B, num_classes], detached."""
 
+    def features(self, batch: Tensor) -> dict[str, Tensor]:
+        """One forward of the model as adapted so far, for figures; changes nothing that a later `adapt` sees.
+
+        `logits` [B, num_classes] are always there. A method that predicts a domain shift for each sample adds
+        `shifts` [blocks, B, d]. One that runs its model with tokens of its own does so here too.
+        """
+        return {"logits": self.model(batch)}
+
     def prepare(self, source_batches: Iterable[Tensor]) -> None:
         """Learn what the method needs from unlabelled source batches; changes no adapted tensor."""
         if self.needs_source:

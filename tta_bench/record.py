@@ -30,6 +30,7 @@ class Record:
     score_point: str = ""
     needs_source: bool = False
     resets: int = 0
+    reset_batches: list[int] = field(default_factory=list)  # after which of the batches, counted from 0
     seconds: dict[str, float] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
     batch_seconds: list[float] = field(default_factory=list)
     sample_forwards: int = 0  # inside adapt

@@ -95,12 +95,16 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
 
     scores = Scores(work.stream.images.labels, work.num_classes)
     plan = list(work.stream.batches(cell.batch_size))
+    reset_batches: list[int] = []
     with CostCounter(model) as cost, closing(read(work, work.stream.images, plan)) as batches:
-        for indices in plan:
+        for number, indices in enumerate(plan):
             with reading:
                 batch = next(batches)
+            resets = method.resets
             with adapting, autocast(device, cell.amp):
                 logits = method.adapt(batch)
+            if method.resets > resets:
+                reset_batches.append(number)
             scores.add(indices, logits)
             on_batch(scores.images, scores.accuracy)
 
@@ -117,6 +121,7 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
         score_point=method.score_point,
         needs_source=method.needs_source,
         resets=method.resets,
+        reset_batches=reset_batches,
         seconds={
             "adapt": adapting.total,
             "first_batch": adapting.laps[0],

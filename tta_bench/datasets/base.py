@@ -52,6 +52,10 @@ class Dataset(ABC):
         The task matters only where each has a source of its own. What is not there is a UserError.
         """
 
+    def originals(self, task: str) -> ImageSet | None:
+        """The images of a task before they were corrupted, in the same order; None where they are not at hand."""
+        return None
+
     def at_severity(self, severity: int) -> Dataset:
         """The same data at another severity, for the gradual scenario."""
         raise UserError("--scenario gradual needs data with severities")

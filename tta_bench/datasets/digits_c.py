@@ -32,6 +32,9 @@ class DigitsC(Dataset):
     def open(self, task: str) -> ImageSet:
         return digits.corrupted(task, self.severity)
 
+    def originals(self, task: str) -> ImageSet:
+        return digits.clean("test")
+
     def inspect(self, task: str, *, sample: int | None = SAMPLE) -> str:
         return f"{len(digits.clean('test').ids)} images, severity {self.severity}"
 

@@ -1,0 +1,68 @@
+"""`tta-bench inspect`: look at what a method does on a few batches, for `tta-bench figure`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tta_bench import suite
+from tta_bench.cli import options
+from tta_bench.cli.run import RUNS
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "inspect",
+        help="look at a method's features and attention on a few batches",
+        description="Run one method on the first batches of some tasks and keep what figures show: class-token "
+        "attention, predicted shift features, and their correlation with the image patches.",
+    )
+    verb.add_argument("--method", required=True, metavar="NAME")
+    verb.add_argument("--suite", default=suite.DEFAULT, metavar="NAME", help="a suite's name or a YAML file")
+    verb.add_argument("--tasks", type=options.names, default=(), metavar="A,B,…", help="default: all of the suite")
+    verb.add_argument("--batches", type=options.positive, default=8, metavar="N", help="of each task (default: 8)")
+    verb.add_argument("--images", type=options.positive, default=2, metavar="N", help=_IMAGES)
+    verb.add_argument("--model", metavar="NAME", help="default: the suite's")
+    verb.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help="a setting, as in dpal.lr=0")
+    verb.add_argument("--seed", type=options.whole, default=0, metavar="N", help="of the stream's order")
+    verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
+    verb.add_argument("--data-root", **options.DATA_ROOT)
+    verb.add_argument("--out", type=Path, metavar="DIR", help=f"default: {RUNS}/<suite>-inspect-<method>")
+    verb.set_defaults(action=run)
+
+
+_IMAGES = "images of each task's last batch to keep for pictures (default: 2)"
+
+
+def run(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from tta_bench import settings
+    from tta_bench.inspection import refuse_other
+    from tta_bench.inspector import inspect
+    from tta_bench.plan import Choices, Plan
+
+    chosen = suite.load(args.suite)
+    folder = args.out or RUNS / f"{chosen.name}-inspect-{args.method}"
+    refuse_other(folder)  # before the time to load a model is spent
+    choices = Choices(
+        methods=(args.method,),
+        model=args.model,
+        seeds=(args.seed,),
+        limit=args.batches * chosen.batch_size,
+        device=args.device,
+        data_root=args.data_root,
+        overrides=settings.parse(args.set),
+    )
+    plan = Plan(replace(chosen, tasks=args.tasks or chosen.tasks), choices)
+    found = inspect(plan, images=args.images, manifest={"command": args.command})
+    files = found.save(folder)
+    console = options.console()
+    right = 100 * float((found.prediction == found.label).mean())
+    shifts = "shift features, " if len(found.shift_last) else ""
+    console.print(
+        f"Looked at {len(found.label)} images of {len(found.tasks)} tasks ({shifts}attention); "
+        f"{right:.1f} % right after adapting to them: no score, because runs are scored before"
+    )
+    console.print(f"Written: {', '.join(str(file) for file in files)}")
+    return 0

@@ -1,0 +1,91 @@
+"""The page: one HTML file with the whole comparison, readable without a network and without JavaScript's help.
+
+Python writes the table, the failures and the details as plain markup; `*.js` adds sorting, filtering and the charts.
+Text reaches the page through `escape` or as JSON, and its security policy runs only the script and style of this folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from tta_bench.cell import Cell
+from tta_bench.record import Predictions, Record
+from tta_bench.report.page import markup
+from tta_bench.report.page.data import Line, gather
+from tta_bench.report.rows import compare
+from tta_bench.report.tables import accuracy_table, time_table
+
+SCRIPTS = ("core.js", "leaderboard.js", "curves.js", "charts.js")
+
+
+def page(
+    records: Sequence[Record],
+    predictions: Callable[[Cell], Predictions],
+    title: str,
+    warnings: Sequence[str] = (),
+) -> str:
+    """The page as text; each cell's predictions are asked for once. Refuses what `compare` refuses."""
+    comparison = compare(records)
+    told = tuple(f"WARNING {warning}" for warning in warnings)
+    comparison = replace(comparison, notes=(*told, *comparison.notes))
+    accuracy, cost = accuracy_table(comparison), time_table(comparison)
+    lines = gather(comparison, accuracy, cost, predictions)
+    style, script = _text("page.css"), _script()
+    return Template(_text("page.html")).substitute(
+        title=escape(title),
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
+        style=style,
+        script=script,
+        data=_json(_payload(comparison.tasks, lines)),
+        facts=markup.facts(comparison),
+        notes=markup.notes((*accuracy.notes, *cost.notes)),
+        leaderboard=markup.leaderboard(comparison.tasks, lines),
+        failures=markup.failures(comparison),
+        details=markup.details(lines),
+    )
+
+
+def _payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
+    """What the charts draw: numbers only, as short as they may be."""
+    return {
+        "tasks": list(tasks),
+        "costs": list(dict.fromkeys(name for line in lines for name in line.costs)),
+        "methods": [
+            {
+                "label": line.row.label,
+                "source": line.row.first.cell.method == "source",
+                "scores": [None if value != value else round(value, 2) for value in line.means],
+                "intervals": [interval and [round(bound, 2) for bound in interval] for interval in line.intervals],
+                "costs": {name: round(value, 4) for name, value in line.costs.items()},
+                "streams": line.streams,
+                "curves": line.curves,
+            }
+            for line in lines
+        ],
+    }
+
+
+def _json(content: Any) -> str:
+    """JSON that cannot end its script element nor open another."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _script() -> str:
+    return "(() => {\n" + "\n".join(_text(name) for name in SCRIPTS) + "})();\n"
+
+
+def _text(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
