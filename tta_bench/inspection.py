@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,24 +66,26 @@ class Inspection:
     @classmethod
     def open(cls, folder: Path) -> Inspection:
         """Read what `save` has written; anything else is a UserError."""
-        manifest = _read_manifest(folder)
-        if manifest is None or manifest.get("kind") != KIND:
-            raise UserError(f"{folder} is no inspection (tta-bench inspect --out {folder} makes one)")
+        if not is_inspection(folder):
+            raise UserError(f"{folder} is no inspection: this figure needs what tta-bench inspect has written")
         try:
-            with np.load(_arrays(folder), allow_pickle=False) as arrays:
-                return cls(manifest, **{name: arrays[name] for name in ARRAYS})
-        except (OSError, ValueError, KeyError, EOFError) as error:
+            with np.load(BytesIO(_arrays(folder).read_bytes()), allow_pickle=False) as arrays:
+                return cls(_read_manifest(folder), **{name: arrays[name] for name in ARRAYS})
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise UserError(f"{_arrays(folder)} cannot be read ({error}): run tta-bench inspect again") from error
 
 
 ARRAYS = tuple(field.name for field in fields(Inspection) if field.name != "manifest")
 
 
+def is_inspection(folder: Path) -> bool:
+    return _read_manifest(folder).get("kind") == KIND
+
+
 def refuse_other(folder: Path) -> None:
     """An inspection may take the place of an older one, and of nothing else."""
     if folder.is_dir():
-        manifest = _read_manifest(folder)
-        if manifest is not None and manifest.get("kind") == KIND:
+        if is_inspection(folder):
             return
         if any(folder.iterdir()):
             raise UserError(f"output folder {folder} holds other files: choose another --out")
@@ -97,9 +100,10 @@ def _arrays(folder: Path) -> Path:
     return folder / "features.npz"
 
 
-def _read_manifest(folder: Path) -> dict[str, Any] | None:
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest says; nothing where it is missing or damaged."""
     try:
         content = json.loads(_manifest(folder).read_text())
     except (OSError, UnicodeDecodeError, json.JSONDecodeError):
-        return None
-    return content if isinstance(content, dict) else None
+        return {}
+    return content if isinstance(content, dict) else {}

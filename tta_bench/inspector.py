@@ -36,7 +36,7 @@ def inspect(plan: Plan, *, images: int, manifest: dict[str, Any]) -> Inspection:
         parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     about = {
-        "suite": plan.suite.name,
+        "inspected_suite": plan.suite.name,
         "method": work.label,
         "settings": work.cell.settings,
         "model": work.cell.model,
@@ -106,8 +106,8 @@ def _clean_attention(
 def _shifts(sight: probe.Sight) -> Arrays:
     """Shift features of the first and the last block, and their correlation with that block's patches."""
     first_patches, last_patches = sight.patches
-    count, patches, width = first_patches.shape
-    shifts = sight.features.get("shifts", first_patches.new_zeros(1, 0, width))
+    none = first_patches.new_zeros(1, 0, first_patches.shape[-1])
+    shifts = sight.features.get("shifts", none)
     found = {"shift_first": _numbers(shifts[0]), "shift_last": _numbers(shifts[-1])}
     for name, shift, tokens in (("first", shifts[0], first_patches), ("last", shifts[-1], last_patches)):
         correlation = pearson(shift[:, None], tokens[: len(shift)])
@@ -127,4 +127,3 @@ def _logits_of(model: torch.nn.Module) -> Any:
 
 def _numbers(tensor: Tensor) -> NDArray[np.float32]:
     return tensor.detach().float().cpu().numpy()
-

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from timm.layers import Attention
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -53,7 +52,8 @@ def visible(model: nn.Module) -> VisionTransformer:
     (vit,) = found
     if vit.cls_token is None:
         raise UserError("inspect looks at the class token, and this VisionTransformer has none")
-    if not isinstance(getattr(vit.blocks[-1], "attn", None), Attention):
+    attention = getattr(vit.blocks[-1], "attn", None)
+    if not (hasattr(attention, "attn_drop") and hasattr(attention, "fused_attn")):
         raise UserError("inspect looks at the last block's attention, and this VisionTransformer has another kind")
     return vit
 
@@ -92,6 +92,8 @@ def _own_tokens(vit: VisionTransformer, plain: Tensor, sequence: Tensor) -> tupl
     for token in [plain[0, 0], *plain[0, plain.shape[1] - height * width :]]:
         same = (sequence[0] == token).all(1).nonzero()
         if not len(same):
-            raise UserError("inspect cannot find the model's own tokens: this method changes them before the first block")
+            raise UserError(
+                "inspect cannot find the model's own tokens: the method changes them before the first block"
+            )
         places.append(int(same[0]))
     return places[0], places[1:]

@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     right = 100 * float((found.prediction == found.label).mean())
     shifts = "shift features, " if len(found.shift_last) else ""
     console.print(
-        f"Looked at {len(found.label)} images of {len(found.tasks)} tasks ({shifts}attention); "
-        f"{right:.1f} % right after adapting to them: no score, because runs are scored before"
+        f"Looked at {len(found.label)} images of {len(found.tasks)} tasks ({shifts}attention), right after adapting to "
+        f"each batch: {right:.1f} % of its answers are then right, which is no score"
     )
     console.print(f"Written: {', '.join(str(file) for file in files)}")
     return 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import tta_bench
-from tta_bench.cli import check, list_, make_corrupted, report, run, train_source, tune
+from tta_bench.cli import check, compare, figure, inspect_, list_, make_corrupted, report, run, train_source, tune
 from tta_bench.errors import UserError
 
 EXAMPLES = """\
@@ -17,6 +18,7 @@ examples:
   tta-bench run --methods sar,dpal --suite imagenet-c-5 --data-root /data
   tta-bench check --suite digits-c-5                find what is wrong before time is spent
   tta-bench report results/runs/digits-c-5          make the tables again from the records
+  tta-bench compare results/runs/digits-c-5 --a sar --b dpal     how sure is the difference
 
 exit status: 0 all went well, 1 a cell failed, 2 a mistake in the input, 130 interrupted
 """
@@ -39,13 +41,15 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"tta-bench {tta_bench.__version__}")
     verbs = top.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB", parser_class=Parser)
-    for verb in (run, report, list_, check, tune, train_source, make_corrupted):
+    for verb in (run, report, compare, list_, check, tune, train_source, make_corrupted, inspect_, figure):
         verb.add(verbs)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; a user's mistake is one line on stderr and status 2."""
+    # Threads that wait by spinning bring a shared machine to a crawl: two busy processes are then 10 times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = list(sys.argv[1:] if argv is None else argv)
     args = parser().parse_args(arguments)
     args.command = ["tta-bench", *arguments]

@@ -1,4 +1,4 @@
-"""`tta-bench report`: tables from the records of a run, without torch."""
+"""`tta-bench report`: tables from the records of runs, without torch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,35 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "report",
         help="make the tables of a run again",
-        description="Make the accuracy and time tables from a run's records: on the screen, as Markdown and as CSV.",
+        description="Make tables and a leaderboard from the records of one or several runs. "
+        "Runs whose suites answer one table of the paper share a table; what is not comparable is refused.",
     )
-    verb.add_argument("dir", type=Path, metavar="DIR", help="a run's folder")
+    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="a run's folder")
+    verb.add_argument(
+        "--format",
+        type=options.names,
+        default=("terminal", "md", "csv"),
+        metavar="A,B,…",
+        help="of terminal, md, csv, latex and html (default: terminal,md,csv)",
+    )
     verb.add_argument("--out", type=Path, metavar="DIR", help="where the files go (default: DIR/report)")
+    verb.add_argument("--paper", action="store_true", help="put the DPAL paper's numbers beside the measured ones")
     verb.set_defaults(action=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.report.write import report
-    from tta_bench.store import Store
+    from tta_bench.errors import UserError
+    from tta_bench.report.runs import Runs
+    from tta_bench.report.write import check_formats, report_runs
 
-    store = Store.open(args.dir)
-    records = store.records()
+    check_formats(args.format)
+    files_wanted = any(name != "terminal" for name in args.format)
+    if files_wanted and not args.out and len(args.dirs) > 1:
+        raise UserError("several run folders: say with --out where the files go, or ask for --format terminal")
+    runs = Runs(args.dirs)
+    folder = (args.out or runs.stores[0].report) if files_wanted else None
     console = options.console()
-    files = report(records, args.out or store.report, console, store.warnings())
-    console.print(f"Written: {', '.join(str(file) for file in files)}")
-    return 1 if any(record.status != "done" for record in records) else 0
+    files = report_runs(runs, folder, console, args.format, args.paper)
+    if files:
+        console.print(f"Written: {', '.join(str(file) for file in files)}", markup=False)
+    return 1 if any(record.status != "done" for record in runs.records) else 0

@@ -1,6 +1,8 @@
-"""Short names for columns, as the DPAL paper prints them."""
+"""Names as tables print them: short column names of the DPAL paper, and nothing that could upset a screen."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 SHORT = {
     "gaussian_noise": "gaus",
@@ -22,8 +24,24 @@ SHORT = {
     "gaussian_blur": "gblur",
     "spatter": "sptr",
     "saturate": "satur",
+    "imagenet-r": "ImageNet-R",
+    "imagenet-a": "ImageNet-A",
+    "visda-2021": "VisDA-2021",
 }
 
 
 def short(task: str) -> str:
-    return SHORT.get(task, task)
+    """A task's column name: the paper's short one if there is one; transfers by their initials."""
+    source, to, target = task.partition("-to-")
+    return f"{source[0]}→{target[0]}" if source and to and target else SHORT.get(task, task)
+
+
+def columns(tasks: Sequence[str]) -> tuple[str, ...]:
+    """Short names for all tasks; two that would look the same keep their long ones."""
+    names = [short(task) for task in tasks]
+    return tuple(name if names.count(name) == 1 else task for name, task in zip(names, tasks, strict=True))
+
+
+def clean(text: str) -> str:
+    """A name in one line without control characters: a plug-in's name must not move the cursor."""
+    return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))

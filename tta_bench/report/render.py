@@ -1,10 +1,12 @@
-"""Tables on the screen, as Markdown and as CSV."""
+"""Tables on the screen, as Markdown and as CSV. Names are text in each of them, whatever they contain."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.console import Console
@@ -12,54 +14,88 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from tta_bench.report.tables import Table, Value
+from tta_bench.report.names import clean
+from tta_bench.report.values import FAILED, MISSING, Table, Value
+
+LOUD = ("FAILED", "NOT ", "WARNING")  # notes that must not be overlooked
 
 
 def show(table: Table, console: Console) -> None:
-    """Print a table; one that is too wide for the screen is turned, so that no figure is cut."""
-    upright = _rich(table)
-    needed = Measurement.get(console, console.options.update(max_width=10_000), upright).minimum
-    if needed > console.width and len(table.rows) < len(table.columns):
-        upright = _rich(_turned(table))
-    console.print(upright)
+    """Print a table; one that is too wide for the screen is turned or cut into blocks, so that no figure is lost."""
+    for part in _fitting(table, console):
+        console.print(_rich(part))
     for note in table.notes:
-        console.print(Text(f"  {note}", style="bold red" if note.startswith(("FAILED", "NOT ", "WARNING")) else "dim"))
+        console.print(Text(f"  {clean(note)}", style="bold red" if note.startswith(LOUD) else "dim"))
     console.print()
+
+
+def _fitting(table: Table, console: Console) -> Iterator[Table]:
+    turned = _turned(table)
+    if _fits(table, console) or len(table.columns) <= 1:
+        yield table
+    elif len(table.rows) < len(table.columns) and _fits(turned, console):
+        yield turned
+    else:
+        count = len(table.columns) - 1
+        while count > 1 and not _fits(_columns(table, 0, count), console):
+            count -= 1
+        yield _columns(table, 0, count)
+        yield from _fitting(replace(_columns(table, count, None), title=""), console)
+
+
+def _fits(table: Table, console: Console) -> bool:
+    wide = console.options.update(max_width=10_000)
+    return Measurement.get(console, wide, _rich(replace(table, title=""))).maximum <= console.width
+
+
+def _columns(table: Table, start: int, stop: int | None) -> Table:
+    rows = tuple((label, values[start:stop]) for label, values in table.rows)
+    return replace(table, columns=table.columns[start:stop], rows=rows)
 
 
 def markdown(table: Table) -> str:
     """A table for a README or a pull request; the best of each column is bold."""
-    cells = [["method", *table.columns]]
-    cells += [[label, *(f"**{v}**" if v.best else str(v) for v in values)] for label, values in table.rows]
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in cells]
+    cells = [[table.head, *map(_markdown_text, table.columns)]]
+    for label, values in table.rows:
+        texts = [_markdown_text(str(value)) for value in values]
+        bold = [f"**{text}**" if value.best else text for text, value in zip(texts, values, strict=True)]
+        cells.append([_markdown_text(label), *bold])
     width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = [
         "| " + " | ".join(_pad(cell, w, i == 0) for i, (cell, w) in enumerate(zip(row, width, strict=True))) + " |"
         for row in cells
     ]
     rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(width)) + "|"
-    notes = [f"- {note}" for note in table.notes]
-    return "\n".join([f"### {table.title}", "", lines[0], rule, *lines[1:], "", *notes, ""])
+    notes = [f"- {_markdown_text(note)}" for note in table.notes]
+    return "\n".join([f"### {_markdown_text(table.title)}", "", lines[0], rule, *lines[1:], "", *notes, ""])
+
+
+def _markdown_text(text: str) -> str:
+    """Plain text in Markdown; underscores inside a word are plain already."""
+    text = re.sub(r"[\\`*\[\]<>|~#&$]", r"\\\g<0>", clean(text))
+    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)
 
 
 def csv_text(table: Table) -> str:
     """A table for a spreadsheet: plain numbers, the spread over seeds in columns of its own."""
     spread = [any(values[i].std is not None for _, values in table.rows) for i in range(len(table.columns))]
-    head = ["method"]
+    head = [table.head]
     for name, has_spread in zip(table.columns, spread, strict=True):
         head += [name, f"{name} std"] if has_spread else [name]
+    return csv_lines([head, *([label, *_plain(values, spread)] for label, values in table.rows)])
+
+
+def csv_lines(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as CSV, each in one line."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(head)
-    for label, values in table.rows:
-        writer.writerow([label, *_plain(values, spread)])
+    csv.writer(out, lineterminator="\n").writerows([[clean(cell) for cell in row] for row in rows])
     return out.getvalue()
 
 
 def _plain(values: Sequence[Value], spread: Sequence[bool]) -> list[str]:
     cells = []
     for value, has_spread in zip(values, spread, strict=True):
-        cells.append(str(Value(value.mean, None, value.word, value.digits + 1)))
+        cells.append(str(replace(value, std=None, digits=value.digits + 1, signed=False)))
         if has_spread:
             cells.append("" if value.std is None else f"{value.std:.{value.digits + 1}f}")
     return cells
@@ -67,23 +103,28 @@ def _plain(values: Sequence[Value], spread: Sequence[bool]) -> list[str]:
 
 def _rich(table: Table) -> RichTable:
     grid = RichTable(
-        title=table.title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1, 0, 0)
+        title=Text(clean(table.title)) if table.title else None,
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        padding=(0, 1, 0, 0),
     )
-    grid.add_column("method", no_wrap=True)
+    grid.add_column(table.head, no_wrap=True)
     for name in table.columns:
-        grid.add_column(name, justify="right", no_wrap=True)
+        grid.add_column(Text(clean(name)), justify="right", no_wrap=True)
     for label, values in table.rows:
-        grid.add_row(Text(label), *(_styled(value) for value in values))
+        grid.add_row(Text(clean(label)), *(_styled(value) for value in values))
     return grid
 
 
 def _styled(value: Value) -> Text:
-    return Text(str(value), style="bold green" if value.best else "red" if value.word == "failed" else "")
+    bad = value.word in (FAILED, MISSING)
+    return Text(clean(str(value)), style="bold green" if value.best else "red" if bad else "")
 
 
 def _turned(table: Table) -> Table:
-    rows = [(name, tuple(values[i] for _, values in table.rows)) for i, name in enumerate(table.columns)]
-    return Table(table.title, tuple(label for label, _ in table.rows), tuple(rows), table.notes)
+    rows = tuple((name, tuple(values[i] for _, values in table.rows)) for i, name in enumerate(table.columns))
+    return replace(table, columns=tuple(label for label, _ in table.rows), rows=rows, head="")
 
 
 def _pad(text: str, width: int, left: bool) -> str:

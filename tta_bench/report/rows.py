@@ -1,4 +1,4 @@
-"""Which records make which row, and whether the rows may stand in one table."""
+"""Which records make which row of a table."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tta_bench.cell import Cell
-from tta_bench.errors import UnmatchedStreams, UserError
+from tta_bench.errors import UserError
+from tta_bench.published import accuracies, paper_task
 from tta_bench.record import Record
+from tta_bench.report.fair import check_fair, table_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,12 @@ class Row:
 
     @property
     def first(self) -> Record:
-        return self.records[0]
+        """A record that speaks for all: the first that is done, if any is."""
+        return next((record for record in self.records if record.status == "done"), self.records[0])
+
+    @property
+    def done(self) -> list[Record]:
+        return [record for record in self.records if record.status == "done"]
 
     def of(self, task: str) -> list[Record]:
         return [record for record in self.records if task in record.cell.tasks]
@@ -31,10 +38,22 @@ class Row:
 class Comparison:
     """Rows that are fair to compare, their tasks in order, and what a reader must know."""
 
-    suite: str
+    suite: str  # the table's name: the suite's, or that of the paper's table which several suites answer
     tasks: tuple[str, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+
+    @property
+    def records(self) -> list[Record]:
+        return [record for row in self.rows for record in row.records]
+
+
+def by_table(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Records of several runs, sorted into the tables that they make."""
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        found[table_of(record.cell)].append(record)
+    return dict(found)
 
 
 def compare(records: Iterable[Record]) -> Comparison:
@@ -43,43 +62,27 @@ def compare(records: Iterable[Record]) -> Comparison:
     if not records:
         raise UserError("no records to report: run `tta-bench run` first")
     check_fair(records)
-    variants: dict[str, list[Record]] = defaultdict(list)
+    by_row: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
-        variants[record.cell.variant].append(record)
-    groups = list(variants.values())
+        by_row[record.label, _identity(record.cell)].append(record)
+    groups = list(by_row.values())
     rows = tuple(Row(label, tuple(group)) for label, group in zip(_labels(groups), groups, strict=True))
-    tasks = tuple(dict.fromkeys(task for record in records for task in record.cell.tasks))
     scenario, limit = records[0].cell.scenario, records[0].cell.limit
     if scenario != "normal":
         notes.append(f"Scenario: {scenario}.")
     if limit is not None:
         notes.append(f"NOT REPORTABLE: only the first {limit} images of each stream (--limit {limit}).")
-    return Comparison(records[0].cell.suite, tasks, rows, tuple(notes))
+    notes += _fewer_seeds(rows)
+    return Comparison(table_of(records[0].cell), _tasks(records), rows, tuple(notes))
 
 
-def check_fair(records: Sequence[Record]) -> None:
-    """All rows must have seen the same images in the same order, with the same weights and batch size."""
-    for what, value in (
-        ("suite", lambda r: r.cell.suite),
-        ("--scenario", lambda r: r.cell.scenario),
-        ("--limit", lambda r: r.cell.limit),
-        ("source weights", lambda r: f"{r.cell.model} {r.cell.weights}"),
-        ("batch size", lambda r: r.cell.batch_size),
-        ("device", lambda r: r.cell.device),
-    ):
-        found = {str(value(record)): record.cell.method for record in records}
-        if len(found) > 1:
-            seen = "; ".join(f"{method}: {name}" for name, method in found.items())
-            raise UserError(f"these records do not fit into one table: {what} differs ({seen}): report them apart")
-    orders: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    for record in records:
-        orders[record.cell.name, record.cell.seed][record.cell.stream] = record.cell.method
-    for (name, seed), seen_by in orders.items():
-        if len(seen_by) > 1:
-            who = ", ".join(f"{method} ({digest})" for digest, method in seen_by.items())
-            raise UnmatchedStreams(
-                f"{name}, seed {seed}: methods saw different images or orders: {who}: run them again together"
-            )
+def _tasks(records: Sequence[Record]) -> tuple[str, ...]:
+    """Tasks in the order of the records; where the paper has them all, in the paper's."""
+    tasks = tuple(dict.fromkeys(task for record in records for task in record.cell.tasks))
+    paper = list(dict.fromkeys(task for _, task in accuracies(table_of(records[0].cell))))
+    if all(paper_task(task) in paper for task in tasks):
+        return tuple(sorted(tasks, key=lambda task: paper.index(paper_task(task))))
+    return tasks
 
 
 def _current(records: list[Record]) -> tuple[list[Record], list[str]]:
@@ -89,31 +92,43 @@ def _current(records: list[Record]) -> tuple[list[Record], list[str]]:
     if whole and len(whole) < len(records):
         notes.append(f"{len(records) - len(whole)} records made with --limit are left out.")
     records = whole or records
-    newest: dict[str, Record] = {}
+    method: dict[str, Record] = {}
+    data: dict[tuple[str, str, str, str], Record] = {}
     for record in records:
-        same = newest.get(_same_settings(record))
-        if same is None or record.finished_at >= same.finished_at:
-            newest[_same_settings(record)] = record
-    kept = [r for r in records if r.cell.variant == newest[_same_settings(r)].cell.variant]
+        _keep_newest(method, _identity(record.cell), record)
+        _keep_newest(data, _place(record.cell), record)
+    kept = [
+        record
+        for record in records
+        if _method_code(record.cell) == _method_code(method[_identity(record.cell)].cell)
+        and _data_code(record.cell) == _data_code(data[_place(record.cell)].cell)
+    ]
     if len(kept) < len(records):
         notes.append(f"{len(records) - len(kept)} older records of since changed code or data are left out.")
     return kept, notes
 
 
-def _same_settings(record: Record) -> str:
-    cell = record.cell
-    shown = (
-        cell.method,
-        sorted(cell.own_settings.items()),
-        cell.batch_size,
-        cell.limit,
-        cell.model,
-        cell.device,
-        cell.scenario,
-        cell.amp,
-        cell.compile,
-    )
-    return repr(shown)
+def _keep_newest(found: dict[Any, Record], key: Any, record: Record) -> None:
+    if key not in found or record.finished_at >= found[key].finished_at:
+        found[key] = record
+
+
+def _identity(cell: Cell) -> str:
+    """What makes a row: all that a user can choose, without what belongs to a task and without versions of code."""
+    chosen = (cell.method, sorted(cell.own_settings.items()), cell.batch_size, cell.limit)
+    return repr((*chosen, cell.device, cell.scenario, cell.amp, cell.compile))
+
+
+def _place(cell: Cell) -> tuple[str, str, str, str]:
+    return _identity(cell), cell.suite, cell.name, cell.model
+
+
+def _method_code(cell: Cell) -> tuple[str, str]:
+    return cell.method_code, cell.harness
+
+
+def _data_code(cell: Cell) -> tuple[int, str, str]:
+    return cell.suite_version, cell.data_code, cell.weights
 
 
 def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
@@ -121,12 +136,16 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
     records = [max(group, key=lambda record: record.finished_at) for group in groups]
     labels = []
     for record in records:
-        own = record.cell.own_settings
-        twins = [other.cell.own_settings for other in records if other.label == record.label]
-        differing = [key for key in own if any(other.get(key) != own[key] for other in twins)]
-        extra = [*(f"{key}={_word(own[key])}" for key in differing), *_speed_marks(record.cell)]
+        twins = [other.cell for other in records if other.label == record.label]
+        extra = [*differing(record.cell, twins), *_speed_marks(record.cell)]
         labels.append(f"{record.label} ({', '.join(extra)})" if extra else record.label)
     return labels
+
+
+def differing(cell: Cell, others: Iterable[Cell]) -> list[str]:
+    """The settings of a cell that another does not share, as in `lr=0.01`."""
+    own, settings = cell.own_settings, [other.own_settings for other in others]
+    return [f"{key}={_word(own[key])}" for key in own if any(other.get(key) != own[key] for other in settings)]
 
 
 def _speed_marks(cell: Cell) -> list[str]:
@@ -136,3 +155,14 @@ def _speed_marks(cell: Cell) -> list[str]:
 
 def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _fewer_seeds(rows: Sequence[Row]) -> list[str]:
+    """A mean over fewer seeds stands beside the others, but not in silence."""
+    seeds = {row.label: sorted({record.cell.seed for record in row.records}) for row in rows}
+    most = max(seeds.values(), key=len)
+    return [
+        f"WARNING {label} has seeds {', '.join(map(str, own))} where others have {', '.join(map(str, most))}."
+        for label, own in seeds.items()
+        if own != most
+    ]

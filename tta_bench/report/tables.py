@@ -1,175 +1,99 @@
-"""The accuracy table and the time table: records in, plain tables out."""
+"""The accuracy tables: records in, plain tables out."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from tta_bench.record import Record
-from tta_bench.report.names import short
-from tta_bench.report.rows import Comparison, Row
+from tta_bench.report import names
+from tta_bench.report.costs import time_table
+from tta_bench.report.rows import Comparison, Row, differing
+from tta_bench.report.values import FAILED, MISSING, NONE, Table, Value, mark_best, spread
 
-MISSING, FAILED = "–", "failed"
+__all__ = ["Table", "Value", "ablation_table", "accuracy_table", "by_average", "layout", "time_table"]
 
-
-@dataclass(frozen=True)
-class Value:
-    """One entry: a number with its spread over seeds, or a word."""
-
-    mean: float = math.nan
-    std: float | None = None
-    word: str = ""
-    digits: int = 1
-    best: bool = False
-
-    def __str__(self) -> str:
-        if self.word or math.isnan(self.mean):
-            return self.word or MISSING
-        spread = "" if self.std is None else f" ±{self.std:.{self.digits}f}"
-        return f"{self.mean:.{self.digits}f}{spread}"
+SCORING = ("scored", "fwd", "bwd", "src")
+SCORING_NOTE = (
+    "scored: the weights that a prediction is taken with; fwd, bwd: passes per image inside `adapt`; "
+    "src: needs source images."
+)
 
 
-@dataclass(frozen=True)
-class Table:
-    """A title, a head, rows of values and the notes that belong under them."""
-
-    title: str
-    columns: tuple[str, ...]  # without the first, which holds the labels
-    rows: tuple[tuple[str, tuple[Value, ...]], ...]
-    notes: tuple[str, ...] = ()
+def layout(comparison: Comparison) -> dict[str, Table]:
+    """The tables of a comparison under their file names, the one that answers the paper's first."""
+    accuracy, cost = {"accuracy": accuracy_table(comparison)}, {"time": time_table(comparison)}
+    if "ablation" in comparison.suite or comparison.suite in ("components", "tokens"):
+        return {"ablation": ablation_table(comparison)} | accuracy | cost
+    return cost | accuracy if comparison.suite == "cost" else accuracy | cost
 
 
 def accuracy_table(comparison: Comparison) -> Table:
-    """Top-1 accuracy in percent: methods by tasks, and the average over tasks."""
+    """Top-1 accuracy in percent: methods by tasks, the average over tasks, and what the score is worth."""
+    tasks = comparison.tasks
+    rows = [
+        (row.label, (*(over_seeds(row, task) for task in tasks), average(row, tasks), *scoring(row)))
+        for row in comparison.rows
+    ]
+    columns = (*names.columns(tasks), "Avg.", *SCORING)
+    notes = (*comparison.notes, *_seed_note(comparison), SCORING_NOTE, *_failures(comparison), *_resets(comparison))
+    return Table(f"{comparison.suite}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
+
+
+def ablation_table(comparison: Comparison) -> Table:
+    """Variants as rows: the average over tasks, and the settings that make each variant."""
     rows = []
     for row in comparison.rows:
-        per_task = [_over_seeds(row.of(task), task) for task in comparison.tasks]
-        rows.append(
-            (
-                row.label,
-                (*per_task, _average(row, comparison.tasks), Value(word=row.first.score_point or MISSING)),
-            )
-        )
-    columns = (*(short(task) for task in comparison.tasks), "Avg.", "scored")
-    notes = (*comparison.notes, *_seed_note(comparison), *_failures(comparison), *_resets(comparison))
-    return Table(f"{comparison.suite}: accuracy (%)", columns, _mark_best(rows, len(columns) - 1), notes)
+        cell = row.first.cell
+        twins = [other.first.cell for other in comparison.rows if other.first.cell.method == cell.method]
+        settings = ", ".join(differing(cell, twins))
+        variant = f"{cell.method}: {settings}" if settings else cell.method
+        rows.append((row.label, (average(row, comparison.tasks), *scoring(row), Value(word=variant))))
+    notes = (*comparison.notes, *_seed_note(comparison), SCORING_NOTE)
+    title = f"{comparison.suite}: average accuracy (%) over {len(comparison.tasks)} tasks"
+    return Table(title, ("Avg.", *SCORING, "variant"), mark_best(rows, 1), notes)
 
 
 def by_average(table: Table) -> Table:
     """The same table, best average first."""
     column = table.columns.index("Avg.")
-    return replace(table, rows=tuple(sorted(table.rows, key=lambda row: -str_mean(row[1][column]))))
+    return replace(table, rows=tuple(sorted(table.rows, key=lambda row: -row[1][column].rank)))
 
 
-def time_table(comparison: Comparison) -> Table:
-    """What each method costs: time inside `adapt`, exact counts of passes, peak memory."""
-    source = next((row for row in comparison.rows if row.first.cell.method == "source"), None)
-    rows = [(row.label, _costs(row, source, comparison.tasks)) for row in comparison.rows]
-    columns = (
-        "seconds",
-        "ms/image",
-        "× Source",
-        "forwards/image",
-        "backwards/image",
-        "peak MiB",
-        "prepare s",
-    )
-    machines = {
-        f"{r.environment.get('device_name')}, {r.environment.get('threads')} threads"
-        for row in comparison.rows
-        for r in row.records
-        if r.status == "done"
-    }
-    notes = [
-        f"Measured on {' and '.join(sorted(machines))}." if machines else "",
-        "Times differ in hardware: compare forwards and backwards instead." if len(machines) > 1 else "",
-        "seconds: all of `adapt`, per seed; ms/image: without each stream's first batch (warm-up).",
-        *_memory_note(comparison),
-    ]
-    return Table(f"{comparison.suite}: time and cost", columns, tuple(rows), tuple(n for n in notes if n))
-
-
-def _costs(row: Row, source: Row | None, tasks: Sequence[str]) -> tuple[Value, ...]:
-    done = [record for record in row.records if record.status == "done"]
-    if not done:
-        return (Value(word=FAILED),) * 7
-    seeds = len({record.cell.seed for record in done})
-    images = sum(record.samples for record in done)
-    seconds = sum(record.seconds["adapt"] for record in done) / seeds
-    ms = _steady_ms(done)
-    paired = _paired(done, source.records) if source else []
-    times_source = (
-        Value(_steady_ms([a for a, _ in paired]) / _steady_ms([b for _, b in paired]), digits=2) if paired else Value()
-    )
+def scoring(row: Row) -> tuple[Value, ...]:
+    """When a row is scored, its passes per image, and whether it needs source images."""
+    if not row.done:
+        return (Value(),) * len(SCORING)
+    images = sum(record.samples for record in row.done)
     return (
-        Value(seconds, digits=1),
-        Value(ms, digits=2),
-        times_source,
-        Value(sum(record.sample_forwards for record in done) / images, digits=2),
-        Value(sum(record.sample_backwards for record in done) / images, digits=2),
-        Value(max(record.memory.get("bytes", 0) for record in done) / 2**20, digits=0),
-        Value(sum(record.seconds["prepare"] for record in done) / len(done), digits=2),
+        Value(word=row.first.score_point or NONE),
+        Value(sum(record.sample_forwards for record in row.done) / images, digits=2),
+        Value(sum(record.sample_backwards for record in row.done) / images, digits=2),
+        Value(word="yes" if row.first.needs_source else "no"),
     )
 
 
-def _steady_ms(records: Sequence[Record]) -> float:
-    return statistics.fmean(record.steady_ms_per_image for record in records)
-
-
-def _paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Record, Record]]:
-    """Records and Source's on the same streams, so that a failed task does not tilt the ratio."""
-    by_stream = {(o.cell.name, o.cell.seed): o for o in others if o.status == "done"}
-    pairs = ((r, by_stream.get((r.cell.name, r.cell.seed))) for r in records)
-    return [(record, other) for record, other in pairs if other is not None]
-
-
-def _over_seeds(records: Sequence[Record], task: str) -> Value:
+def over_seeds(row: Row, task: str) -> Value:
     """Accuracy: mean and sample standard deviation over seeds; one failed seed fails the entry."""
+    records = row.of(task)
     if any(record.status != "done" for record in records):
         return Value(word=FAILED)
-    return _spread([100 * record.task_top1[task] for record in records if task in record.task_top1])
+    scores = [100 * record.task_top1[task] for record in records if task in record.task_top1]
+    return spread(scores) if scores else Value(word=MISSING)
 
 
-def _average(row: Row, tasks: Sequence[str]) -> Value:
-    """The mean over tasks for each seed, then over seeds; only where every task is there."""
-    per_seed: dict[int, list[float]] = {}
-    for record in row.records:
-        if record.status == "done":
-            per_seed.setdefault(record.cell.seed, []).extend(100 * top1 for top1 in record.task_top1.values())
-    complete = [statistics.fmean(scores) for scores in per_seed.values() if len(scores) == len(tasks)]
-    return _spread(complete) if len(complete) == len(per_seed) else Value()
-
-
-def _spread(scores: Sequence[float]) -> Value:
-    if not scores:
+def average(row: Row, tasks: Sequence[str]) -> Value:
+    """The mean over tasks for each seed, then over seeds; only where every task is there for every seed."""
+    per_seed: dict[int, dict[str, float]] = {record.cell.seed: {} for record in row.records}
+    for record in row.done:
+        per_seed[record.cell.seed] |= {task: 100 * top1 for task, top1 in record.task_top1.items()}
+    if any(len(scores) < len(tasks) for scores in per_seed.values()):
         return Value()
-    return Value(statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else None)
-
-
-def _mark_best(
-    rows: list[tuple[str, tuple[Value, ...]]], scored_columns: int
-) -> tuple[tuple[str, tuple[Value, ...]], ...]:
-    """Mark the highest value of each column as it is printed: what looks equal is equally best."""
-    marked = []
-    best = [max((str_mean(values[i]) for _, values in rows), default=-math.inf) for i in range(scored_columns)]
-    for label, values in rows:
-        new = [
-            Value(v.mean, v.std, v.word, v.digits, best=str_mean(v) == best[i] > -math.inf) if i < scored_columns else v
-            for i, v in enumerate(values)
-        ]
-        marked.append((label, tuple(new)))
-    return tuple(marked)
-
-
-def str_mean(value: Value) -> float:
-    """The mean as printed; words rank last."""
-    return -math.inf if value.word or math.isnan(value.mean) else round(value.mean, value.digits)
+    return spread([statistics.fmean(scores.values()) for scores in per_seed.values()])
 
 
 def _seed_note(comparison: Comparison) -> list[str]:
-    seeds = sorted({record.cell.seed for row in comparison.rows for record in row.records})
+    seeds = sorted({record.cell.seed for record in comparison.records})
     if len(seeds) == 1:
         return [f"Seed {seeds[0]}."]
     return [f"Mean ± standard deviation over seeds {', '.join(map(str, seeds))}."]
@@ -188,8 +112,3 @@ def _resets(comparison: Comparison) -> list[str]:
     counts = {row.label: sum(record.resets for record in row.records) for row in comparison.rows}
     told = [f"{label} {count}" for label, count in counts.items() if count]
     return [f"Falls back to source weights by the method itself: {', '.join(told)}."] if told else []
-
-
-def _memory_note(comparison: Comparison) -> list[str]:
-    measures = {r.memory.get("measure", "") for row in comparison.rows for r in row.records} - {""}
-    return [f"peak MiB: {' / '.join(sorted(measures))}."] if measures else []

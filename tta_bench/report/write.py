@@ -8,23 +8,109 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tta_bench.errors import UserError, did_you_mean
 from tta_bench.record import Record
-from tta_bench.report import render
-from tta_bench.report.rows import compare
-from tta_bench.report.tables import accuracy_table, time_table
+from tta_bench.report import differences, latex, leaderboard, render
+from tta_bench.report.paper import paper_table
+from tta_bench.report.rows import Comparison, by_table, compare
+from tta_bench.report.runs import Runs
+from tta_bench.report.tables import layout
+from tta_bench.report.values import Table
 from tta_bench.store import write_whole
+
+FORMATS = ("terminal", "md", "csv", "latex", "html")
+DEFAULT = ("terminal", "md", "csv")
 
 
 def report(records: Iterable[Record], folder: Path, console: Console, warnings: Sequence[str] = ()) -> list[Path]:
-    """Show both tables and write them as Markdown and CSV; returns the files."""
-    comparison = compare(records)
-    told = tuple(f"WARNING {warning}" for warning in warnings)
-    comparison = replace(comparison, notes=(*told, *comparison.notes))
-    tables = {"accuracy": accuracy_table(comparison), "time": time_table(comparison)}
-    files = {"report.md": "\n".join(render.markdown(table) for table in tables.values())}
-    files |= {f"{name}.csv": render.csv_text(table) for name, table in tables.items()}
+    """Show the tables of one run and write them as Markdown and CSV; returns the files."""
+    comparison = _warned(compare(records), warnings)
+    tables = layout(comparison)
     for table in tables.values():
         render.show(table, console)
-    for name, text in files.items():
-        write_whole(folder / name, text.encode())
+    return _write(folder, _table_files(tables, comparison.suite, ("md", "csv")))
+
+
+def report_runs(
+    runs: Runs, folder: Path | None, console: Console, formats: Sequence[str] = DEFAULT, paper: bool = False
+) -> list[Path]:
+    """Everything that these formats ask for, of one or several runs; runs of different tables get a folder each."""
+    check_formats(formats)
+    groups = by_table(runs.records)
+    if not groups:
+        raise UserError("no records to report: run `tta-bench run` first")
+    comparisons = [_warned(compare(records), runs.warnings()) for records in groups.values()]  # refuse before writing
+    written = []
+    for comparison in comparisons:
+        tables = layout(comparison)
+        beside = paper_table(comparison) if paper else None
+        if beside:
+            tables["paper"] = beside
+        if "terminal" in formats:
+            for table in tables.values():
+                render.show(table, console)
+            if paper and not beside:
+                console.print(f"The paper has no table to put beside {comparison.suite}.\n", markup=False)
+        if folder is not None:
+            home = folder if len(comparisons) == 1 else folder / comparison.suite
+            files = _table_files(tables, comparison.suite, formats)
+            written += _write(home, {**files, **_more_files(comparison, runs, formats)})
+    return written
+
+
+def write_difference(found: differences.Difference, suite: str, folder: Path) -> list[Path]:
+    """The comparison of two rows as files."""
+    table = differences.table(found, suite)
+    told = replace(table, notes=(differences.sentence(found), *table.notes))
+    texts = {
+        "compare.md": render.markdown(told),
+        "compare.csv": render.csv_text(table),
+        "compare.tex": latex.fragment(told, f"{suite}-compare"),
+    }
+    return _write(folder, texts)
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Refuse a format that is not known."""
+    for name in formats:
+        if name not in FORMATS:
+            raise UserError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")
+
+
+def _table_files(tables: dict[str, Table], title: str, formats: Sequence[str]) -> dict[str, str]:
+    files = {}
+    if "md" in formats:
+        files["report.md"] = "\n".join(render.markdown(table) for table in tables.values())
+    if "csv" in formats:
+        files |= {f"{name}.csv": render.csv_text(table) for name, table in tables.items()}
+    if "latex" in formats:
+        files |= latex.files(tables, title)
+    return files
+
+
+def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str]) -> dict[str, str]:
+    """What needs more than the tables: the leaderboard and the page."""
+    files = {}
+    if "csv" in formats:
+        files["leaderboard.csv"] = leaderboard.tidy_csv(comparison)
+    if "md" in formats:
+        files["leaderboard.md"] = render.markdown(leaderboard.ranking(comparison, runs))
+    if "html" in formats:
+        from tta_bench.report.page import page
+
+        title = f"{comparison.suite}: test-time adaptation"
+        files["report.html"] = page(comparison.records, runs.predictions, title, runs.warnings())
+    return files
+
+
+def _warned(comparison: Comparison, warnings: Sequence[str]) -> Comparison:
+    return replace(comparison, notes=(*(f"WARNING {warning}" for warning in warnings), *comparison.notes))
+
+
+def _write(folder: Path, files: dict[str, str]) -> list[Path]:
+    try:
+        for name, text in files.items():
+            write_whole(folder / name, text.encode())
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}: choose another --out") from error
     return [folder / name for name in files]

@@ -1,7 +1,7 @@
 """The page: one HTML file with the whole comparison, readable without a network and without JavaScript's help.
 
 Python writes the table, the failures and the details as plain markup; `*.js` adds sorting, filtering and the charts.
-Text reaches the page through `escape` or as JSON, and its security policy runs only the script and style of this folder.
+Text reaches the page through `escape` or as JSON; the page's security policy runs only this folder's script and style.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
@@ -46,6 +47,7 @@ def page(
         script=script,
         data=_json(_payload(comparison.tasks, lines)),
         facts=markup.facts(comparison),
+        warnings=markup.warnings(accuracy.notes),
         notes=markup.notes((*accuracy.notes, *cost.notes)),
         leaderboard=markup.leaderboard(comparison.tasks, lines),
         failures=markup.failures(comparison),
@@ -62,7 +64,7 @@ def _payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
             {
                 "label": line.row.label,
                 "source": line.row.first.cell.method == "source",
-                "scores": [None if value != value else round(value, 2) for value in line.means],
+                "scores": [None if math.isnan(value) else round(value, 2) for value in line.means],
                 "intervals": [interval and [round(bound, 2) for bound in interval] for interval in line.intervals],
                 "costs": {name: round(value, 4) for name, value in line.costs.items()},
                 "streams": line.streams,

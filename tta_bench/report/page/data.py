@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from tta_bench.cell import Cell
 from tta_bench.record import Predictions, Record
 from tta_bench.report.rows import Comparison, Row
-from tta_bench.report.tables import Table, Value
+from tta_bench.report.values import Table, Value
 
 POINTS = 100  # of a curve
 COSTS = ("× Source", "ms/image", "forwards/image", "backwards/image", "peak MiB")
 Z = statistics.NormalDist().inv_cdf(0.975)
 
 Interval = tuple[float, float]
+Seen = tuple[NDArray[np.int64], NDArray[np.bool_]]  # of one cell: which images, and whether they were right
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Line:
     row: Row
     scores: tuple[Value, ...]  # in percent: the tasks in order, then their average
     intervals: tuple[Interval | None, ...]  # beside them
+    more: dict[str, Value]  # what the accuracy table has beside them: when it is scored, passes, source images
     costs: dict[str, float]
     streams: dict[str, str]  # which stream a task was scored in
     curves: dict[str, list[dict[str, Any]]]  # of each stream: seed, images, resets and running accuracy
@@ -55,8 +57,9 @@ def gather(
                 row=row,
                 scores=scores,
                 intervals=intervals,
+                more=dict(zip(accuracy.columns[average + 1 :], values[average + 1 :], strict=True)),
                 costs={name: costs[name].mean for name in COSTS if name in costs and costs[name].mean >= 0},
-                streams={task: record.cell.name for record in row.records for task in record.cell.tasks},
+                streams={task: _stream(record.cell) for record in row.records for task in record.cell.tasks},
                 curves=curves,
             )
         )
@@ -67,19 +70,22 @@ def _from_predictions(
     row: Row, tasks: Sequence[str], scores: Sequence[Value], predictions: Callable[[Cell], Predictions]
 ) -> tuple[dict[str, list[dict[str, Any]]], tuple[Interval | None, ...]]:
     curves: dict[str, list[dict[str, Any]]] = {}
-    errors: dict[str, Errors] = {}
+    seen: dict[str, list[Seen]] = {}
     for record in row.records:
-        if record.status == "done":
-            seen = predictions(record.cell)
-            curves.setdefault(record.cell.name, []).append(_curve(record, seen.correct))
-            errors.setdefault(record.cell.name, Errors()).add(seen.index, seen.correct)
+        if record.status == "done" and record.samples:
+            made = predictions(record.cell)
+            correct = made.correct
+            curves.setdefault(_stream(record.cell), []).append(_curve(record, correct))
+            seen.setdefault(_stream(record.cell), []).append((made.index, correct))
     # A stream over several tasks does not tell which image was of which: only the average has an interval then.
-    intervals = [
-        errors[task].interval(score) if task in errors and not score.word else None
-        for task, score in zip(tasks, scores[:-1], strict=True)
-    ]
-    whole = Errors.joined(list(errors.values()))
-    return curves, (*intervals, whole.interval(scores[-1]) if errors else None)
+    errors = {stream: Errors.of(parts) for stream, parts in seen.items()}
+    known = [[errors[task]] if task in errors else [] for task in tasks] + [list(errors.values())]
+    return curves, tuple(interval(score, those) for score, those in zip(scores, known, strict=True))
+
+
+def _stream(cell: Cell) -> str:
+    """The task, or what a stream over several may be called beside those of other suites."""
+    return cell.tasks[0] if len(set(cell.tasks)) == 1 else f"{cell.suite} {cell.scenario}"
 
 
 def _curve(record: Record, correct: NDArray[np.bool_]) -> dict[str, Any]:
@@ -87,7 +93,7 @@ def _curve(record: Record, correct: NDArray[np.bool_]) -> dict[str, Any]:
     n = len(correct)
     k = min(n, POINTS)
     ends = np.arange(1, k + 1) * n // max(k, 1)
-    running = np.cumsum(correct)[ends - 1] / ends
+    running = np.cumsum(np.add.reduceat(correct.astype(np.int32), np.r_[0, ends[:-1]])) / ends
     return {
         "seed": record.cell.seed,
         "images": n,
@@ -96,51 +102,39 @@ def _curve(record: Record, correct: NDArray[np.bool_]) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
 class Errors:
-    """How far accuracy would move with other images or another order.
+    """How much each image of a stream adds to the error of its accuracy, the mean over seeds."""
 
-    An image counts once, however many seeds and tasks show it (ImageNet-C has the same 50,000 in all of them), so its
-    deviations are added up before they are squared. The spread over seeds comes on top, divided by their number.
-    """
-
-    def __init__(self) -> None:
-        self.deviations: NDArray[np.float64] = np.zeros(0)
-        self.shown: NDArray[np.bool_] = np.zeros(0, dtype=bool)
-        self.parts = 0
-
-    def add(self, index: NDArray[np.int64], correct: NDArray[np.bool_]) -> None:
-        size = max(len(self.shown), int(index.max(initial=-1)) + 1)
-        deviations = np.bincount(index, (correct - correct.mean()) / len(correct), size) if len(correct) else 0
-        self.deviations = _longer(self.deviations, size) + deviations
-        self.shown = _longer(self.shown, size)
-        self.shown[index] = True
-        self.parts += 1
+    deviations: NDArray[np.float64]
+    images: int
+    seeds: int
 
     @classmethod
-    def joined(cls, several: Sequence[Errors]) -> Errors:
-        """Of the mean over tasks, each with the same weight."""
-        whole = cls()
-        size = max((len(one.shown) for one in several), default=0)
-        whole.deviations, whole.shown = np.zeros(size), np.zeros(size, dtype=bool)
-        for one in several:
-            whole.deviations += _longer(one.deviations, size) / max(one.parts, 1)
-            whole.shown |= _longer(one.shown, size)
-        whole.parts = len(several)
-        return whole
-
-    def interval(self, score: Value) -> Interval | None:
-        """95 % in percent: Wilson's, for as many independent images as would vary as much; never empty at 100 %."""
-        images = int(self.shown.sum())
-        if score.word or math.isnan(score.mean) or not images:
-            return None
-        p = score.mean / 100
-        seeds = max(self.seeds, 1)
-        variance = float(np.sum((self.deviations / self.parts) ** 2)) + ((score.std or 0) / 100) ** 2 / seeds
-        n = p * (1 - p) / variance if variance > 0 and 0 < p < 1 else images
-        center = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
-        half = Z / (1 + Z**2 / n) * math.sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
-        return max(0.0, 100 * (center - half)), min(100.0, 100 * (center + half))
+    def of(cls, parts: Sequence[Seen]) -> Errors:
+        size = 1 + max(int(index.max()) for index, _ in parts)
+        deviations = np.zeros(size)
+        for index, correct in parts:
+            deviations += np.bincount(index, (correct - correct.mean()) / (len(parts) * len(correct)), size)
+        return cls(deviations, max(len(correct) for _, correct in parts), len(parts))
 
 
-def _longer(values: NDArray[Any], size: int) -> NDArray[Any]:
-    return np.pad(values, (0, size - len(values))) if len(values) < size else values
+def interval(score: Value, streams: Sequence[Errors]) -> Interval | None:
+    """95 % for the mean over streams: how far other images or other orders would move it.
+
+    An image counts once, however many seeds and tasks show it (ImageNet-C has the same 50,000 in all of them): its
+    deviations are added up before they are squared. The spread over seeds comes on top, divided by their number.
+    The interval is Wilson's, for as many independent images as would vary as much, so it is not empty at 100 %.
+    """
+    if score.word or math.isnan(score.mean) or not streams:
+        return None
+    p = score.mean / 100
+    deviations = np.zeros(max(len(stream.deviations) for stream in streams))
+    for stream in streams:
+        deviations[: len(stream.deviations)] += stream.deviations / len(streams)
+    spread = (score.std or 0) / 100
+    variance = float(np.sum(deviations**2)) + spread**2 / max(stream.seeds for stream in streams)
+    n = p * (1 - p) / variance if variance > 0 and 0 < p < 1 else max(stream.images for stream in streams)
+    center = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * math.sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
+    return max(0.0, 100 * (center - half)), min(100.0, 100 * (center + half))

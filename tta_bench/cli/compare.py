@@ -1,0 +1,40 @@
+"""`tta-bench compare`: the difference between two rows with its uncertainty, without torch."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tta_bench.cli import options
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "compare",
+        help="how sure is the difference between two methods",
+        description="Compare two rows on the same samples: per task the difference in accuracy with a 95 % interval, "
+        "McNemar's test and Holm's correction, then the average, and one sentence.",
+    )
+    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="a run's folder; several are read as one")
+    verb.add_argument("--a", required=True, metavar="ROW", help="the row to compare with, by its label in tables")
+    verb.add_argument("--b", required=True, metavar="ROW", help="the row that may be better")
+    verb.add_argument("--out", type=Path, metavar="DIR", help="also write compare.md, compare.csv and compare.tex here")
+    verb.set_defaults(action=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from tta_bench.report import differences, render
+    from tta_bench.report.rows import compare
+    from tta_bench.report.runs import Runs
+    from tta_bench.report.write import write_difference
+
+    runs = Runs(args.dirs)
+    comparison = compare(runs.records)
+    found = differences.difference(comparison, args.a, args.b, runs)
+    console = options.console()
+    render.show(differences.table(found, comparison.suite), console)
+    console.print(differences.sentence(found), markup=False)
+    if args.out:
+        files = write_difference(found, comparison.suite, args.out)
+        console.print(f"Written: {', '.join(str(file) for file in files)}", markup=False)
+    return 0

@@ -1,0 +1,76 @@
+"""`tta-bench figure`: one picture from a run's folder or from an inspection, without torch."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tta_bench.cli import options
+from tta_bench.figures.style import FORMATS
+
+FROM_RUNS = ("curve", "pareto", "rho")
+FROM_INSPECTIONS = ("tsne", "attention", "correlation")
+
+ABOUT = """\
+kinds made from the folder of `tta-bench run`:
+  curve        running accuracy over each stream, with the method's own resets marked (--tasks, --methods)
+  pareto       accuracy against cost (--cost passes or time, --methods)
+  rho          accuracy against one setting, as in the smoothness sweep of digits-ablation-rho (--setting)
+
+kinds made from the folder of `tta-bench inspect`:
+  tsne         shift features of first and last block, by task (--tasks)
+  attention    class-token attention of the last block: original, corrupted, adapted (--tasks)
+  correlation  shift feature against image patches (--block first or last, --tasks)
+"""
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "figure",
+        help="draw a picture of a run or an inspection",
+        description="Draw a picture for a paper, from a run's folder or an inspection's.",
+        epilog=ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.add_argument("dir", type=Path, metavar="DIR", help="a run's folder, or that of an inspection")
+    verb.add_argument("kind", choices=(*FROM_RUNS, *FROM_INSPECTIONS), metavar="KIND", help="see below")
+    verb.add_argument("--out", type=Path, metavar="FILE", help="with or without suffix (default: DIR/figures/KIND)")
+    verb.add_argument("--format", type=formats, metavar="F,F", help="of png, svg, pdf (default: png,svg)")
+    verb.add_argument("--tasks", type=options.names, metavar="A,B,…", help="only these")
+    verb.add_argument("--methods", type=options.names, metavar="A,B,…", help="only these rows, in this order")
+    verb.add_argument("--cost", choices=("passes", "time"), help="default: passes, the same on every machine")
+    verb.add_argument("--setting", metavar="NAME", help="default: predictor_rho")
+    verb.add_argument("--block", choices=("first", "last"), help="default: last")
+    verb.set_defaults(action=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from tta_bench.figures import kinds, style
+
+    wanted = ("tasks", "methods", "cost", "setting", "block")
+    given = {name: getattr(args, name) for name in wanted if getattr(args, name) is not None}
+    stem, chosen = place(args.out or args.dir / "figures" / args.kind, args.format)
+    with style.house_style():
+        found, figure = kinds.make(args.kind, args.dir, given)
+        files = style.save(figure, stem, chosen)
+    console = options.console()
+    for note in found.notes:
+        console.print(note)
+    console.print(f"Written: {', '.join(str(file) for file in files)}")
+    return 0
+
+
+def place(out: Path, chosen: tuple[str, ...] | None) -> tuple[Path, tuple[str, ...]]:
+    """The file's name without suffix, and its formats: those asked for, else that of the suffix, else both."""
+    suffix = out.suffix.removeprefix(".")
+    if suffix in FORMATS:
+        return out.with_suffix(""), chosen or (suffix,)
+    return out, chosen or ("png", "svg")
+
+
+def formats(text: str) -> tuple[str, ...]:
+    found = options.names(text)
+    for name in found:
+        if name not in FORMATS:
+            raise argparse.ArgumentTypeError(f"unknown format '{name}' (known: {', '.join(FORMATS)})")
+    return found

@@ -1,0 +1,149 @@
+"""`curve`: running accuracy over the stream, one panel per stream, with the method's own resets marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.errors import UserError, did_you_mean
+from tta_bench.figures import rows, style
+from tta_bench.record import Record
+from tta_bench.report.rows import Row
+from tta_bench.store import Store
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = 3
+NOISY = 0.1  # the first tenth of a stream, where few images are averaged, does not set the height of a panel
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method on one stream."""
+
+    label: str
+    number: int  # of the row, which decides its looks
+    images: NDArray[np.int64]  # seen at the end of each batch
+    accuracy: NDArray[np.float64]  # so far, in percent; mean over seeds
+    spread: NDArray[np.float64]  # standard deviation over seeds
+    resets: tuple[int, ...]  # images seen when the method fell back to the source weights, of all seeds
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    panels: tuple[Panel, ...]
+    notes: tuple[str, ...]
+
+
+def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = ()) -> Curves:
+    """The panels of a run's streams, in the order of its tasks or of those asked for."""
+    found = rows.read(folder, methods)
+    streams = dict.fromkeys(record.cell.name for row in found.rows for record in row.records)
+    for task in tasks:
+        if task not in streams:
+            raise UserError(f"{folder}: no stream '{task}'{did_you_mean(task, streams)}")
+    store = Store.open(folder)
+    panels, notes = [], list(found.notes)
+    for name in tasks or streams:
+        lines = [line(row, number, name, store) for number, row in enumerate(found.rows)]
+        panels.append(Panel(name.replace("_", " "), tuple(line for line in lines if line is not None)))
+        gone = [row.label for row, line in zip(found.rows, lines, strict=True) if line is None]
+        notes += [f"Left out: {label}, not done on {name}" for label in gone]
+    if any(record.resets and not record.reset_batches for row in found.rows for record in row.records):
+        notes.append("Some records are of a tta-bench that did not note when a method was reset: no marks for these")
+    if not any(panel.lines for panel in panels):
+        raise UserError(f"{folder}: no method is done on any of these streams: run the same command again")
+    return Curves(tuple(panels), tuple(notes))
+
+
+def line(row: Row, number: int, stream: str, store: Store) -> Line | None:
+    """A row's curve on a stream; None where no seed of it is done."""
+    done = [record for record in row.records if record.cell.name == stream and record.status == "done"]
+    if not done:
+        return None
+    curves = np.array([running(store, record) for record in done])
+    ends = batch_ends(done[0])
+    return Line(
+        label=row.label,
+        number=number,
+        images=ends,
+        accuracy=curves.mean(0),
+        spread=curves.std(0, ddof=1) if len(curves) > 1 else np.zeros(len(ends)),
+        resets=tuple(sorted(int(ends[batch]) for record in done for batch in record.reset_batches)),
+    )
+
+
+def running(store: Store, record: Record) -> NDArray[np.float64]:
+    """Accuracy in percent over all images up to the end of each batch."""
+    hits = np.cumsum(store.predictions(record.cell).correct)
+    ends = batch_ends(record)
+    return np.asarray(100 * hits[ends - 1] / ends, np.float64)
+
+
+def batch_ends(record: Record) -> NDArray[np.int64]:
+    size = record.cell.batch_size
+    return np.minimum(np.arange(size, record.samples + size, size), record.samples)
+
+
+def draw(found: Curves) -> Figure:
+    panels = found.panels
+    columns = min(COLUMNS, len(panels))
+    height = -(-len(panels) // columns)
+    width = style.COLUMN if columns == 1 else style.PAGE
+    figure = style.new_figure(width, 2.1 * height + 0.5)
+    grid = figure.subplots(height, columns, squeeze=False, sharex=True)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        _panel(axes, panel)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("running accuracy (%)")
+    for column in range(columns):
+        grid[(len(panels) - 1 - column) // columns, column].set_xlabel("images seen")
+        grid[(len(panels) - 1 - column) // columns, column].xaxis.set_tick_params(labelbottom=True)
+    handles = {h.get_label(): h for axes in grid.flat for h in axes.get_legend_handles_labels()[0]}
+    figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=2 if columns == 1 else 5)
+    return figure
+
+
+def _panel(axes: Axes, panel: Panel) -> None:
+    low, high = 100.0, 0.0
+    for found in panel.lines:
+        look = style.look(found.number)
+        steps = max(1, len(found.images) // 5)
+        offset = found.number * steps // max(len(panel.lines), 1)  # markers of different rows at different places
+        # The first row is the thickest: where rows agree, it shows on both sides of the later ones.
+        thick = max(1.0, 2.2 - 0.3 * found.number)
+        axes.plot(
+            found.images,
+            found.accuracy,
+            **look._asdict(),
+            markevery=(offset, steps),
+            linewidth=thick,
+            label=found.label,
+        )
+        if found.spread.any():
+            edges = found.accuracy - found.spread, found.accuracy + found.spread
+            axes.fill_between(found.images, *edges, color=look.color, alpha=0.15, linewidth=0)
+        if found.resets:
+            at = np.interp(found.resets, found.images, found.accuracy)
+            axes.plot(found.resets, at, "|", color=look.color, markersize=11, markeredgewidth=1.6)
+        later = found.accuracy[int(NOISY * len(found.accuracy)) :]
+        low, high = min(low, later.min()), max(high, later.max())
+    if any(found.resets for found in panel.lines):
+        axes.plot([], [], "|", color="#555555", markersize=11, markeredgewidth=1.6, label="falls back to source")
+    margin = max(1.0, 0.08 * (high - low))
+    axes.set(title=panel.title, ylim=(max(0, low - margin), min(100.5, high + margin)))

@@ -1,0 +1,44 @@
+"""The kinds of figures by name, and which options each of them knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tta_bench.errors import UserError
+from tta_bench.figures import attention, correlation, curve, pareto, rho, tsne
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KINDS: dict[str, Any] = {
+    "curve": curve,
+    "pareto": pareto,
+    "rho": rho,
+    "tsne": tsne,
+    "attention": attention,
+    "correlation": correlation,
+}
+OPTIONS = {
+    "curve": ("tasks", "methods"),
+    "pareto": ("methods", "cost"),
+    "rho": ("setting",),
+    "tsne": ("tasks",),
+    "attention": ("tasks",),
+    "correlation": ("tasks", "block"),
+}
+
+
+def make(kind: str, folder: Path, given: dict[str, Any]) -> tuple[Any, Figure]:
+    """The data of a figure and the figure; call it inside `style.house_style`."""
+    for option in given:
+        if option not in OPTIONS[kind]:
+            raise UserError(
+                f"--{option} means nothing to '{kind}' (which knows {', '.join('--' + o for o in OPTIONS[kind])})"
+            )
+    module = KINDS[kind]
+    data: Callable[..., Any] = module.data
+    found = data(folder, **given)
+    figure: Figure = module.draw(found)
+    return found, figure

@@ -1,0 +1,123 @@
+"""`pareto`: accuracy against cost, and the line of methods that none beats in both."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tta_bench.errors import UserError
+from tta_bench.figures import rows, style
+from tta_bench.record import Record
+from tta_bench.report.rows import Comparison, Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Cost = Literal["passes", "time"]
+LABELS = {
+    "passes": "forward + backward passes per image",
+    "time": "time in adapt, × Source",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    label: str
+    number: int  # of the row, which decides its looks
+    cost: float
+    accuracy: float  # mean over tasks and seeds, in percent
+    spread: float  # standard deviation over seeds
+
+
+@dataclass(frozen=True)
+class Pareto:
+    points: tuple[Point, ...]
+    cost: Cost
+    caution: str
+    notes: tuple[str, ...]
+
+    @property
+    def frontier(self) -> list[Point]:
+        """Points that no other beats: none is as cheap and more accurate, cheapest first."""
+        best: list[Point] = []
+        for point in sorted(self.points, key=lambda p: (p.cost, -p.accuracy)):
+            if not best or point.accuracy > best[-1].accuracy:
+                best.append(point)
+        return best
+
+
+def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = ()) -> Pareto:
+    """One point per row whose tasks are all done."""
+    found = rows.read(folder, methods)
+    price = _times_source(rows.read(folder)) if cost == "time" else _passes
+    points, notes = [], list(found.notes)
+    for number, row in enumerate(found.rows):
+        scores = rows.averages(row, found.tasks)
+        if not scores:
+            notes.append(f"Left out: {row.label}, not all of its tasks are done")
+            continue
+        points.append(Point(row.label, number, price(row), statistics.fmean(scores), rows.spread(scores)))
+    if not points:
+        raise UserError(f"{folder}: no row has all its tasks done: run the same command again to finish them")
+    return Pareto(tuple(points), cost, rows.caution(found), tuple(notes))
+
+
+def _passes(row: Row) -> float:
+    passes = sum(record.sample_forwards + record.sample_backwards for record in row.records)
+    return passes / sum(record.samples for record in row.records)
+
+
+class _times_source:  # noqa: N801  # used as a function
+    """Steady time per image as a multiple of that of the unadapted model, on the same streams."""
+
+    def __init__(self, found: Comparison) -> None:
+        source = [row for row in found.rows if row.first.cell.method == "source"]
+        if not source:
+            raise UserError("--cost time is in multiples of 'source', and this run has no such row: use --cost passes")
+        self.base = {self._stream(record): record for record in source[0].records if record.status == "done"}
+
+    def __call__(self, row: Row) -> float:
+        pairs = [(r, self.base[self._stream(r)]) for r in row.records if self._stream(r) in self.base]
+        if not pairs:
+            raise UserError(f"--cost time: 'source' and '{row.label}' have no stream in common: use --cost passes")
+        own, base = (statistics.fmean(r.steady_ms_per_image for r in side) for side in zip(*pairs, strict=True))
+        return own / base
+
+    @staticmethod
+    def _stream(record: Record) -> tuple[str, int]:
+        return record.cell.name, record.cell.seed
+
+
+def draw(found: Pareto) -> Figure:
+    figure = style.new_figure(style.COLUMN, 2.5)
+    axes = figure.subplots()
+    frontier = found.frontier
+    axes.plot(
+        [p.cost for p in frontier],
+        [p.accuracy for p in frontier],
+        color="#888888",
+        linewidth=0.8,
+        drawstyle="steps-post",
+        zorder=1,
+    )
+    for point in found.points:
+        look = style.look(point.number)
+        axes.errorbar(
+            point.cost,
+            point.accuracy,
+            yerr=point.spread or None,
+            color=look.color,
+            marker=look.marker,
+            markersize=6,
+            capsize=2,
+            linestyle="none",
+            markerfacecolor=look.color if point in frontier else "white",
+        )
+    axes.margins(x=0.15)
+    axes.set_ylim(style.room([p.accuracy + side * p.spread for p in found.points for side in (-1, 1)]))
+    axes.set(xlabel=LABELS[found.cost], ylabel=f"average accuracy (%){found.caution}")
+    style.label_points(axes, [(p.cost, p.accuracy, p.label) for p in found.points])
+    return figure

@@ -1,0 +1,104 @@
+"""`rho`: average accuracy against one setting, by default the smoothness of DPAL's prediction networks."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tta_bench.errors import UserError
+from tta_bench.figures import rows, style
+from tta_bench.report.rows import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SETTING = "predictor_rho"
+LABELS = {SETTING: "ρ of the prediction networks", "shift_tokens": "shift tokens per block"}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Accuracy in percent at each value of a setting, all else equal, and of the row that lacks the setting."""
+
+    setting: str
+    values: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    spread: tuple[float, ...]  # standard deviation over seeds
+    base: tuple[str, float] | None  # a row without the setting, for comparison
+    caution: str
+    notes: tuple[str, ...]
+
+
+def data(folder: Path, setting: str = SETTING) -> Sweep:
+    """The sweep in a run's folder; rows that differ in more than the setting are refused."""
+    found = rows.read(folder)
+    swept = {float(row.first.cell.settings[setting]): row for row in found.rows if _has(row, setting)}
+    if len(swept) < 2:
+        raise UserError(
+            f"{folder}: needs rows with at least two values of '{setting}', found {len(swept)} "
+            f"(tta-bench run --suite digits-ablation-rho makes a sweep of {SETTING})"
+        )
+    rest = {value: _others(row, setting) for value, row in swept.items()}
+    first, *others = rest.values()
+    for other in others:
+        differing = sorted(key for key in {*first, *other} if first.get(key) != other.get(key))
+        if differing:
+            raise UserError(f"{folder}: rows of the sweep differ in {', '.join(differing)} too: no fair sweep")
+    if len(swept) < sum(_has(row, setting) for row in found.rows):
+        raise UserError(f"{folder}: two rows have the same '{setting}': no clear sweep")
+    scores = {value: rows.averages(swept[value], found.tasks) for value in sorted(swept)}
+    unfinished = [swept[value].label for value, got in scores.items() if not got]
+    if unfinished:
+        raise UserError(f"{folder}: not all tasks of {', '.join(unfinished)} are done: run the same command again")
+    base = next(((r.label, rows.averages(r, found.tasks)) for r in found.rows if not _has(r, setting)), None)
+    return Sweep(
+        setting=setting,
+        values=tuple(scores),
+        accuracy=tuple(map(statistics.fmean, scores.values())),
+        spread=tuple(map(rows.spread, scores.values())),
+        base=(base[0], statistics.fmean(base[1])) if base and base[1] else None,
+        caution=rows.caution(found),
+        notes=found.notes,
+    )
+
+
+def _has(row: Row, setting: str) -> bool:
+    value = row.first.cell.settings.get(setting)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _others(row: Row, setting: str) -> dict[str, Any]:
+    settings = {key: value for key, value in row.first.cell.own_settings.items() if key != setting}
+    return {"method": row.first.cell.method, **settings}
+
+
+def draw(found: Sweep) -> Figure:
+    figure = style.new_figure(style.COLUMN, 2.3)
+    axes = figure.subplots()
+    look = style.look(1)
+    places = range(len(found.values))  # evenly spaced: published sweeps step by factors and start at 0
+    axes.errorbar(places, found.accuracy, yerr=found.spread if any(found.spread) else None, **look._asdict(), capsize=2)
+    for place, accuracy in zip(places, found.accuracy, strict=True):
+        axes.annotate(f"{accuracy:.1f}", (place, accuracy), (0, 6), textcoords="offset points", ha="center")
+    if found.base:
+        label, accuracy = found.base
+        axes.axhline(accuracy, color="#555555", linestyle=style.LINES[1], linewidth=1)
+        axes.annotate(
+            f"{label} {accuracy:.1f}",
+            (len(places) - 0.6, accuracy),
+            (-3, 2),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+        )
+    axes.set_xticks(list(places), [f"{value:g}" for value in found.values])
+    shown = [*found.accuracy, *([found.base[1]] if found.base else [])]
+    axes.set_ylim(style.room([value + side * max(found.spread) for value in shown for side in (-1, 1)]))
+    axes.set(
+        xlabel=LABELS.get(found.setting, found.setting),
+        ylabel=f"average accuracy (%){found.caution}",
+        xlim=(-0.4, len(places) - 0.6),
+    )
+    return figure

@@ -1,0 +1,47 @@
+"""Rows of a run folder for figures, under the same rules of fairness as the tables."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tta_bench.errors import UserError, did_you_mean
+from tta_bench.inspection import is_inspection
+from tta_bench.report.rows import Comparison, Row, compare
+from tta_bench.store import Store
+
+
+def read(folder: Path, methods: Sequence[str] = ()) -> Comparison:
+    """The rows of a run, or those of some methods in the order asked for."""
+    if is_inspection(folder):
+        raise UserError(f"{folder} is an inspection, and this figure needs a run's folder: tta-bench run makes one")
+    found = compare(Store.open(folder).records())
+    known = [row.label for row in found.rows]
+    for name in methods:
+        if name not in known:
+            raise UserError(f"{folder}: no row '{name}'{did_you_mean(name, known)}")
+    rows = tuple(row for name in methods for row in found.rows if row.label == name)
+    return replace(found, rows=rows or found.rows)
+
+
+def averages(row: Row, tasks: Sequence[str]) -> list[float]:
+    """Per seed the mean accuracy in percent over all tasks; empty where a task is missing or has failed."""
+    per_seed: dict[int, dict[str, float]] = {}
+    for record in row.records:
+        per_seed.setdefault(record.cell.seed, {}).update(record.task_top1 if record.status == "done" else {})
+    if any(set(scores) != set(tasks) for scores in per_seed.values()):
+        return []
+    return [100 * statistics.fmean(scores.values()) for scores in per_seed.values()]
+
+
+def spread(values: Sequence[float]) -> float:
+    """Sample standard deviation over seeds; 0 for one seed."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def caution(comparison: Comparison) -> str:
+    """What a reader of the figure must know, for an axis label."""
+    cell = comparison.rows[0].first.cell
+    return "" if cell.limit is None else f"\nof the first {cell.limit} images"

@@ -1,0 +1,148 @@
+"""How all figures look: for a column of a paper, readable in print, in grey and by the colour-blind.
+
+No row is told apart by colour alone, no text is smaller than 8 points, and the same data gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tta_bench.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN, TEXT, PAGE = 3.4, 4.8, 6.9  # inches: a column of two, LNCS, a page of two columns
+POINTS = 8
+FORMATS = ("png", "svg", "pdf")
+
+# Okabe and Ito's colours, told apart by most people; yellow is left out, because it vanishes on paper.
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (7, 2)))
+
+SETTINGS: dict[str, Any] = {
+    "font.size": POINTS,
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so it is the same everywhere
+    **{
+        f"{name}size": POINTS
+        for name in ("axes.title", "axes.label", "xtick.label", "ytick.label", "legend.font", "figure.title")
+    },
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.4,
+    "grid.color": "#DDDDDD",
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "savefig.dpi": 200,
+    "svg.hashsalt": "tta-bench",
+    "pdf.fonttype": 42,
+}
+
+
+class Look(NamedTuple):
+    """How one row is drawn in every figure."""
+
+    color: str
+    marker: str
+    linestyle: Any
+
+
+def look(number: int) -> Look:
+    """The look of the n-th row: the three cycles have different lengths, so all three change."""
+    return Look(COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], LINES[number % len(LINES)])
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Everything drawn and saved inside has the looks above; nothing outside is changed."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise UserError("figures need matplotlib: pip install 'tta-bench[figures]'") from error
+    settings: Any = SETTINGS  # matplotlib types its keys one by one
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # a user's own matplotlibrc would change the bytes
+        matplotlib.rcParams.update(settings)
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of this many inches, apart from pyplot and its global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
+    """Write a figure in each format, without dates or versions that would change its bytes."""
+    from io import BytesIO
+
+    from tta_bench.store import write_whole
+
+    nothing: dict[str, dict[str, Any]] = {
+        "png": {"Software": None},
+        "svg": {"Date": None, "Creator": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }
+    files = []
+    for name in formats:
+        buffer = BytesIO()
+        figure.savefig(buffer, format=name, metadata=nothing[name])
+        file = stem.with_name(f"{stem.name}.{name}")
+        write_whole(file, buffer.getvalue())
+        files.append(file)
+    return files
+
+
+def room(values: Sequence[float], least: float = 2.0) -> tuple[float, float]:
+    """Limits of an axis around values, so far apart that tenths of a percent do not look like a gulf."""
+    middle, half = (min(values) + max(values)) / 2, max(0.65 * (max(values) - min(values)), least / 2)
+    return middle - half, middle + half
+
+
+def label_points(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
+    """Write a name beside each point, on the side where it is in the way of no other."""
+    from matplotlib.transforms import Bbox
+
+    figure: Any = axes.figure
+    figure.canvas.draw()  # fixes the layout, so that places on the page are known
+    renderer = figure.canvas.get_renderer()
+    here = [axes.transData.transform((x, y)) for x, y, _ in points]
+    taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in here]
+    frame = axes.get_window_extent(renderer)
+    for x, y, name in points:
+        text = axes.annotate(name, (x, y), (0, 0), textcoords="offset points")
+        for dx, dy, horizontal, vertical in _SIDES:
+            text.set(ha=horizontal, va=vertical)
+            text.xyann = (dx, dy)
+            box = text.get_window_extent(renderer)
+            if not box.count_overlaps(taken) and frame.x0 <= box.x0 and box.x1 <= frame.x1:
+                break
+        taken.append(text.get_window_extent(renderer))
+
+
+_SIDES = (
+    (6, 0, "left", "center"),
+    (0, 5, "center", "bottom"),
+    (0, -5, "center", "top"),
+    (-6, 0, "right", "center"),
+    (5, 5, "left", "bottom"),
+    (5, -5, "left", "top"),
+    (-5, 5, "right", "bottom"),
+    (-5, -5, "right", "top"),
+    (0, 14, "center", "bottom"),
+    (0, -14, "center", "top"),
+)

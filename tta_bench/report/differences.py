@@ -1,0 +1,189 @@
+"""Two rows of a table side by side: where and by how much one is better, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.cell import Cell
+from tta_bench.errors import UserError, did_you_mean
+from tta_bench.record import Record
+from tta_bench.report import names
+from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.runs import Runs
+from tta_bench.report.stats import Blocks, Estimate, Stream, by_task, estimate, holm, images_won, mcnemar
+from tta_bench.report.values import Table, Value
+
+ALPHA = 0.05
+BETTER, WORSE, EVEN = "better", "worse", "even"
+
+
+@dataclass(frozen=True)
+class TaskDifference:
+    """What the two did on one task. All accuracies are fractions."""
+
+    task: str
+    a: float
+    b: float
+    estimate: Estimate
+    only_b: int  # images that b gets right more often
+    only_a: int
+    p: float  # McNemar's
+    holm: float  # the same, adjusted for the number of tasks
+
+    @property
+    def verdict(self) -> str:
+        """Of b: sure only if the test over images and the interval over batches agree."""
+        if self.holm >= ALPHA or self.estimate.low <= 0 <= self.estimate.high:
+            return EVEN
+        return BETTER if self.estimate.difference > 0 else WORSE
+
+
+@dataclass(frozen=True)
+class Difference:
+    """b against a: task by task, and the mean over tasks."""
+
+    a: str
+    b: str
+    tasks: tuple[TaskDifference, ...]
+    overall: Estimate
+    notes: tuple[str, ...]
+
+    def count(self, verdict: str) -> int:
+        return sum(task.verdict == verdict for task in self.tasks)
+
+
+def find_row(comparison: Comparison, label: str) -> Row:
+    rows = {row.label: row for row in comparison.rows}
+    if label not in rows:
+        raise UserError(f"no row '{label}' in {comparison.suite}{did_you_mean(label, rows)}")
+    return rows[label]
+
+
+def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference:
+    """Compare two rows on the samples that both have predicted."""
+    first, second = find_row(comparison, a), find_row(comparison, b)
+    if a == b:
+        raise UserError(f"--a and --b are both '{a}': name two rows")
+    found = [(one, other, _stream(one, other, runs)) for one, other in pairs(first, second)]
+    if not found:
+        raise UserError(f"'{a}' and '{b}' have no samples in common: run them on the same tasks and seeds")
+    blocks = [Blocks(stream) for _, _, stream in found]
+    tasks = by_task([stream for _, _, stream in found])
+    won = {task: images_won(streams) for task, streams in tasks.items()}
+    p = {task: mcnemar(*counts) for task, counts in won.items()}
+    adjusted = dict(zip(p, holm(list(p.values())), strict=True))
+    done = [
+        TaskDifference(
+            task,
+            a=float(np.mean([one.top1 for one, _, stream in found if stream.task == task])),
+            b=float(np.mean([other.top1 for _, other, stream in found if stream.task == task])),
+            estimate=estimate([own for own in blocks if own.stream.task == task]),
+            only_b=won[task][0],
+            only_a=won[task][1],
+            p=p[task],
+            holm=adjusted[task],
+        )
+        for task in tasks
+    ]
+    order = {name: i for i, name in enumerate(comparison.tasks)}
+    done.sort(key=lambda task: order.get(task.task, len(order)))
+    return Difference(a, b, tuple(done), estimate(blocks), tuple(_notes(comparison, first, second, len(found))))
+
+
+def pairs(first: Row, second: Row) -> list[tuple[Record, Record]]:
+    """Finished records of the two on the same streams."""
+    there = {_stream_name(record.cell): record for record in second.done}
+    return [(one, there[_stream_name(one.cell)]) for one in first.done if _stream_name(one.cell) in there]
+
+
+def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: NDArray[np.int64]) -> Stream:
+    _, _, target = cell.name.partition("-to-")  # transfers to one domain show the same images
+    change = b.astype(np.int8) - a.astype(np.int8)
+    return Stream(cell.name, f"{cell.suite} {target}", cell.seed, change, index, cell.batch_size)
+
+
+def _stream(one: Record, other: Record, runs: Runs) -> Stream:
+    return make_stream(one.cell, runs.correct(one.cell), runs.correct(other.cell), runs.index(one.cell))
+
+
+def _stream_name(cell: Cell) -> tuple[str, str, int, str]:
+    return cell.suite, cell.name, cell.seed, cell.stream
+
+
+def _notes(comparison: Comparison, first: Row, second: Row, shared: int) -> list[str]:
+    notes = list(comparison.notes)
+    for row in (first, second):
+        failed = len(row.records) - len(row.done)
+        lone = len(row.done) - shared
+        if failed or lone:
+            notes.append(
+                f"WARNING left out of {row.label}: {failed} failed cells, {lone} that the other does not have."
+            )
+    if first.first.score_point != second.first.score_point:
+        points = f"{first.label} {first.first.score_point}, {second.label} {second.first.score_point}"
+        notes.append(f"WARNING scored at different points: {points}.")
+    return notes
+
+
+def table(found: Difference, suite: str) -> Table:
+    """The difference as a table, in percent."""
+    rows = [
+        (
+            names.short(task.task),
+            (
+                Value(100 * task.a),
+                Value(100 * task.b),
+                *_interval(task.estimate),
+                Value(task.only_a, digits=0),
+                Value(task.only_b, digits=0),
+                Value(word=probability(task.p)),
+                Value(word=probability(task.holm)),
+                Value(word=task.verdict),
+            ),
+        )
+        for task in found.tasks
+    ]
+    mean: Callable[[str], float] = lambda name: 100 * float(np.mean([getattr(t, name) for t in found.tasks]))  # noqa: E731
+    rows.append(("Avg.", (Value(mean("a")), Value(mean("b")), *_interval(found.overall), *[Value()] * 5)))
+    columns = (found.a, found.b, "difference", "95 % low", "high", "only a", "only b", "McNemar p", "Holm p", "b is")
+    return Table(
+        f"{suite}: {found.b} (b) against {found.a} (a), accuracy (%)",
+        columns,
+        tuple(rows),
+        (
+            *found.notes,
+            "Intervals: block bootstrap over batches. only a, only b: images that one gets right more often.",
+            "b is better or worse where Holm p < 0.05 and the interval leaves out 0.",
+        ),
+        head="task",
+    )
+
+
+def _interval(found: Estimate) -> tuple[Value, ...]:
+    return tuple(Value(100 * v, digits=2, signed=True) for v in (found.difference, found.low, found.high))
+
+
+def probability(p: float) -> str:
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
+def sentence(found: Difference) -> str:
+    """The outcome in words."""
+    e, tasks = found.overall, len(found.tasks)
+    where = f"on average over {tasks} tasks" if tasks > 1 else f"on {found.tasks[0].task}"
+    span = f"95 % interval {100 * e.low:+.2f} to {100 * e.high:+.2f} points"
+    if e.low <= 0 <= e.high:
+        says = f"No clear difference between {found.b} and {found.a} {where}: {100 * e.difference:+.2f} points ({span})"
+    else:
+        word = "more" if e.difference > 0 else "less"
+        says = f"{found.b} is {100 * abs(e.difference):.2f} points {word} accurate than {found.a} {where} ({span})"
+    if tasks == 1:
+        return f"{says}."
+    counts = (
+        f"better on {found.count(BETTER)}, worse on {found.count(WORSE)}, no clear difference on {found.count(EVEN)}"
+    )
+    return f"{says}; after Holm's correction it is {counts}."

@@ -1,0 +1,112 @@
+"""Tables for a paper: LaTeX with booktabs, one float per table, and a document that compiles as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from tta_bench.report.names import clean
+from tta_bench.report.values import Table, Value
+
+PACKAGES = ("booktabs", "graphicx")
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"{\char36}",  # \$ takes a font that small installations lack
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "`": "{`}",
+    "[": "{[}",  # bare after \\ it would start an option, as would a star
+    "]": "{]}",
+    "*": "{*}",
+    "–": "--",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "÷": r"$\div$",
+    "→": r"$\rightarrow$",
+    "≈": r"$\approx$",
+    "…": r"\ldots{}",
+}
+
+
+def escape(text: str) -> str:
+    """Text that LaTeX prints as it is; letters that pdflatex does not know come out as their number."""
+    plain = clean(text)
+    pieces = [_SPECIAL.get(char) or (char if _known(char) else f"[U+{ord(char):04X}]") for char in plain]
+    twins = [left == right and left in "-'," for left, right in zip(" " + plain, plain, strict=False)]
+    return "".join("{}" * twin + piece for twin, piece in zip(twins, pieces, strict=True))  # else -- is a dash
+
+
+def _known(char: str) -> bool:
+    """Whether pdflatex prints a letter in its oldest font encoding, which a paper's preamble may well have."""
+    return char.isascii() or ("À" <= char <= "ÿ" and char not in "ÐÞðþ")
+
+
+def fragment(table: Table, name: str) -> str:
+    r"""A table to \input into a paper; wider than the line, it shrinks to fit."""
+    head = " & ".join(escape(column) for column in (table.head, *table.columns))
+    rows = [" & ".join([escape(label), *map(_entry, values)]) + r" \\" for label, values in table.rows]
+    lines = [
+        "% made by tta-bench report; needs " + " ".join(rf"\usepackage{{{package}}}" for package in PACKAGES),
+        r"\begin{table}[htbp]",
+        r"\centering",
+        rf"\caption{{{escape(table.title)}}}",
+        rf"\label{{tab:{_key(name)}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        r"\begin{tabular}{l" + "".join("r" for _ in table.columns) + "}",
+        r"\toprule",
+        head + r" \\",
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}}",
+        *_notes(table.notes),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def document(names: Iterable[str], title: str) -> str:
+    """A whole document that inputs these fragments, for a look at them."""
+    lines = [
+        r"\documentclass{article}",
+        r"\usepackage[margin=15mm,landscape]{geometry}",
+        r"\usepackage[utf8]{inputenc}",
+        *(rf"\usepackage{{{package}}}" for package in PACKAGES),
+        r"\begin{document}",
+        rf"\section*{{{escape(title)}}}",
+        *(rf"\input{{{name}.tex}}" for name in names),
+        r"\end{document}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def files(tables: Mapping[str, Table], title: str) -> dict[str, str]:
+    """All that `--format latex` writes: a fragment per table, and report.tex around them."""
+    fragments = {f"{name}.tex": fragment(table, f"{title}-{name}") for name, table in tables.items()}
+    return {**fragments, "report.tex": document(tables, title)}
+
+
+def _entry(value: Value) -> str:
+    text = escape(str(value))
+    return rf"\textbf{{{text}}}" if value.best else text
+
+
+def _notes(notes: Iterable[str]) -> list[str]:
+    lines = [rf"\par\noindent {escape(note)}" for note in notes]
+    return [r"\begin{minipage}{\linewidth}\vspace{1ex}\footnotesize", *lines, r"\end{minipage}"] if lines else []
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

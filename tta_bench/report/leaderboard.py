@@ -1,0 +1,123 @@
+"""The leaderboard: every number in tidy CSV, and a ranking. Same records, same bytes: they diff well in git."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tta_bench.errors import UserError
+from tta_bench.record import Record
+from tta_bench.report.costs import steady_ms
+from tta_bench.report.differences import make_stream
+from tta_bench.report.render import csv_lines
+from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.runs import Runs
+from tta_bench.report.stats import Blocks, estimate, holm
+from tta_bench.report.tables import SCORING, SCORING_NOTE, average, scoring
+from tta_bench.report.values import NONE, Table, Value
+
+COLUMNS = (
+    "label",
+    "method",
+    "settings",
+    "suite",
+    "task",
+    "seed",
+    "top1",
+    "top5",
+    "ece",
+    "scored",
+    "forwards_per_image",
+    "backwards_per_image",
+    "needs_source",
+    "ms_per_image",
+    "peak_mib",
+    "model",
+    "weights",
+    "stream",
+    "status",
+    "reason",
+)
+ALPHA = 0.05
+
+
+def tidy_csv(comparison: Comparison) -> str:
+    """One line per row, task and seed, sorted by label, order of tasks and seed; accuracies are fractions."""
+    lines = [
+        (row.label, comparison.tasks.index(task), record.cell.seed, _tidy(row.label, task, record))
+        for row in comparison.rows
+        for record in row.records
+        for task in record.cell.tasks
+    ]
+    return csv_lines([COLUMNS, *(line for *_, line in sorted(lines, key=lambda line: line[:3]))])
+
+
+def _tidy(label: str, task: str, record: Record) -> list[str]:
+    cell, images = record.cell, max(record.samples, 1)
+    who = [label, cell.method, json.dumps(cell.own_settings, sort_keys=True), cell.suite, task, str(cell.seed)]
+    whose = [cell.model, cell.weights, cell.stream, record.status, record.reason]
+    if record.status != "done":
+        return [*who, *[""] * (len(COLUMNS) - len(who) - len(whose)), *whose]
+    alone = len(cell.tasks) == 1  # a stream over several tasks has these for all of them together only
+    measured = [
+        f"{record.task_top1[task]:.4f}" if task in record.task_top1 else "",
+        f"{record.top5:.4f}" if alone else "",
+        f"{record.ece:.4f}" if alone else "",
+        record.score_point,
+        f"{record.sample_forwards / images:.3f}",
+        f"{record.sample_backwards / images:.3f}",
+        "yes" if record.needs_source else "no",
+        f"{record.steady_ms_per_image:.3f}",
+        f"{record.memory.get('bytes', 0) / 2**20:.0f}",
+    ]
+    return [*who, *measured, *whose]
+
+
+def ranking(comparison: Comparison, runs: Runs | None) -> Table:
+    """Rows by their average, best first; those that cannot be told from the best are marked."""
+    averages = {row.label: average(row, comparison.tasks) for row in comparison.rows}
+    ranked = sorted(comparison.rows, key=lambda row: (-averages[row.label].rank, row.label))
+    scored = [row for row in ranked if averages[row.label].rank > float("-inf")]
+    notes = [*comparison.notes, f"Average over {len(comparison.tasks)} tasks. {SCORING_NOTE}"]
+    close: set[str] = set()
+    if runs and len(scored) > 1:
+        try:
+            close = not_distinguishable(scored, runs)
+            notes.append("≈: not distinguishable from the best (paired, all tasks together, block bootstrap, Holm).")
+        except UserError as error:
+            notes.append(f"Which rows are not distinguishable from the best is not known: {error}")
+    rows = []
+    for row in ranked:
+        value = averages[row.label]
+        place = 1 + sum(averages[other.label].rank > value.rank for other in scored)
+        rank = f"{place}{'≈' if row.label in close else ''}" if row in scored else NONE
+        rows.append((row.label, (Value(word=rank), value, *scoring(row), *_cost(row))))
+    columns = ("rank", "Avg.", *SCORING, "ms/image", "peak MiB")
+    return Table(f"{comparison.suite}: leaderboard", columns, tuple(rows), tuple(notes))
+
+
+def not_distinguishable(rows: Sequence[Row], runs: Runs) -> set[str]:
+    """Labels of rows whose mean difference to the first, over all streams that both have, may well be chance."""
+    by_stream: dict[tuple[str, str, int], list[tuple[str, Record]]] = defaultdict(list)
+    for row in rows:
+        for record in row.done:
+            by_stream[record.cell.suite, record.cell.name, record.cell.seed].append((row.label, record))
+    blocks: dict[str, list[Blocks]] = defaultdict(list)
+    best = rows[0].label
+    for records in by_stream.values():
+        correct = {label: runs.correct(record.cell) for label, record in records}
+        if best in correct:
+            for label, record in records:
+                if label != best:
+                    index = runs.index(record.cell)
+                    blocks[label].append(Blocks(make_stream(record.cell, correct[label], correct[best], index)))
+    p = {label: estimate(streams, replicates=0).p for label, streams in blocks.items()}
+    return {label for label, adjusted in zip(p, holm(list(p.values())), strict=True) if adjusted >= ALPHA}
+
+
+def _cost(row: Row) -> tuple[Value, Value]:
+    if not row.done:
+        return Value(), Value()
+    peak = max(record.memory.get("bytes", 0) for record in row.done) / 2**20
+    return Value(steady_ms(row.done), digits=2), Value(peak, digits=0)

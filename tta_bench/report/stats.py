@@ -1,0 +1,163 @@
+"""Paired differences with their uncertainty, from the per-sample results of two methods on the same streams.
+
+Online predictions are correlated: an adapted model that has gone astray stays astray for many batches. So whole
+blocks of batches are drawn again, not samples (circular block bootstrap, blocks of √n of n batches). Seeds show the
+same images in another order, and the corruptions of one data set the same images too: an image counts once however
+often it is shown, so the variance that streams share through images is added, as in two-way clustering (Cameron,
+Gelbach and Miller, 2011).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtr, ndtri, stdtr, stdtrit
+
+from tta_bench.seeding import seed_of
+
+LEVEL = 0.95
+REPLICATES = 2000
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What two methods did on one stream."""
+
+    task: str
+    images: str  # streams of the same name show the same image at the same index
+    seed: int
+    difference: NDArray[np.int8]  # of each sample in stream order: 1 where only b is right, -1 where only a is
+    index: NDArray[np.int64]  # which image
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A difference in accuracy, b minus a, as a fraction, with its 95 % interval and two-sided p."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+class Blocks:
+    """A stream cut into batches, and what blocks of neighbouring batches add to its mean difference."""
+
+    def __init__(self, stream: Stream) -> None:
+        d = stream.difference
+        self.stream, self.samples = stream, len(d)
+        self.mean = float(d.mean(dtype=np.float64))
+        starts = np.arange(0, len(d), stream.batch_size)
+        sizes = np.diff(starts, append=len(d))
+        self.batches: Floats = np.add.reduceat(d, starts, dtype=np.float64) - self.mean * sizes
+        n = len(self.batches)
+        self.length = max(1, min(math.ceil(math.sqrt(n)), n // 6))
+        self.count = n / self.length
+        self.sums = _block_sums(self.batches, self.length)
+        self.variance = self._variance()
+
+    def _variance(self) -> float:
+        """Of the mean difference: that of the bootstrap, which needs no drawing.
+
+        A block misses what reaches beyond it, the less the longer it is: twice the variance with blocks of twice
+        the length less that with these takes the first of that error away. Never less than one sample's worth: two
+        methods that agree on every image of a short stream may well differ on the next.
+        """
+        n = len(self.batches)
+        if n == 1:
+            return max(1.0, self.samples * float(np.var(self.stream.difference))) / self.samples**2
+        found = [
+            float(np.sum(_block_sums(self.batches, length) ** 2)) / length * n / (n - length)
+            for length in (self.length, 2 * self.length)
+            if length < max(n / 2, 2)
+        ]
+        return max(1.0, found[0], 2 * found[-1] - found[0]) / self.samples**2
+
+    def draw(self, replicates: int) -> Floats:
+        """By how much the mean difference moves when blocks are drawn again; always the same draws."""
+        blocks = max(1, round(self.count))
+        rng = np.random.Generator(np.random.PCG64(seed_of("bootstrap", self.stream.task, self.stream.seed)))
+        spread = float(np.std(self.sums)) * math.sqrt(blocks)
+        if spread == 0:  # nothing else to be drawn, as with a single batch
+            return rng.standard_normal(replicates) * math.sqrt(self.variance)
+        chosen: Floats = self.sums[rng.integers(len(self.sums), size=(replicates, blocks))].sum(1)
+        return chosen * (math.sqrt(self.variance) / spread)
+
+
+def _block_sums(batches: Floats, length: int) -> Floats:
+    """The sum of every block of so many neighbours, around the end too."""
+    ring: Floats = np.concatenate([[0.0], np.cumsum(np.concatenate([batches, batches[: length - 1]]))])
+    return ring[length:] - ring[:-length]
+
+
+def estimate(streams: Sequence[Blocks], replicates: int = REPLICATES) -> Estimate:
+    """The mean difference over tasks, each the mean over its seeds; without replicates from the variance alone."""
+    weights = _weights(streams)
+    difference = sum(w * blocks.mean for w, blocks in zip(weights, streams, strict=True))
+    apart = sum(w**2 * blocks.variance for w, blocks in zip(weights, streams, strict=True))
+    variance = apart + max(0.0, _shared(streams, weights))
+    freedom = max(1.0, sum(blocks.count - 1 for blocks in streams))
+    error = math.sqrt(variance)
+    tail = (1 - LEVEL) / 2
+    reach = np.array([stdtrit(freedom, tail), stdtrit(freedom, 1 - tail)]) * error
+    if replicates:
+        drawn = sum((w * blocks.draw(replicates) for w, blocks in zip(weights, streams, strict=True)), np.zeros(1))
+        few = float(stdtrit(freedom, 1 - tail) / ndtri(1 - tail))  # few blocks know their own spread badly
+        reach = np.quantile(drawn, [tail, 1 - tail]) * math.sqrt(variance / apart) * few
+    p = 2 * float(stdtr(freedom, -abs(difference) / error))
+    return Estimate(difference, difference + float(reach[0]), difference + float(reach[1]), p)
+
+
+def _weights(streams: Sequence[Blocks]) -> list[float]:
+    tasks = [blocks.stream.task for blocks in streams]
+    return [1 / (tasks.count(task) * len(set(tasks))) for task in tasks]
+
+
+def _shared(streams: Sequence[Blocks], weights: Sequence[float]) -> float:
+    """The variance that streams have in common because they show the same images."""
+    size = max(int(blocks.stream.index.max(initial=0)) for blocks in streams) + 1
+    together: dict[str, Floats] = defaultdict(lambda: np.zeros(size))
+    apart = 0.0
+    for w, blocks in zip(weights, streams, strict=True):
+        index = blocks.stream.index
+        own = np.bincount(index, blocks.stream.difference, size) - blocks.mean * np.bincount(index, minlength=size)
+        own *= w / blocks.samples
+        apart += float(own @ own)
+        together[blocks.stream.images] += own
+    return sum(float(deviation @ deviation) for deviation in together.values()) - apart
+
+
+def images_won(streams: Sequence[Stream]) -> tuple[int, int]:
+    """Images that b gets right more often than a over the seeds of one task, and the other way round."""
+    size = max(int(stream.index.max(initial=-1)) + 1 for stream in streams)
+    total = sum((np.bincount(s.index, s.difference, size) for s in streams), np.zeros(size))
+    return int((total > 0).sum()), int((total < 0).sum())
+
+
+def mcnemar(only_b: int, only_a: int) -> float:
+    """Exact two-sided p of McNemar's test: are the images that only one gets right split evenly?"""
+    n = only_a + only_b
+    return min(1.0, 2 * float(bdtr(min(only_a, only_b), n, 0.5))) if n else 1.0
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's adjusted p values: below 0.05 holds for all of them together."""
+    adjusted, running = [0.0] * len(p), 0.0
+    for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
+        running = max(running, min(1.0, (len(p) - rank) * p[i]))
+        adjusted[i] = running
+    return adjusted
+
+
+def by_task(streams: Sequence[Stream]) -> dict[str, list[Stream]]:
+    found: dict[str, list[Stream]] = defaultdict(list)
+    for stream in streams:
+        found[stream.task].append(stream)
+    return dict(found)

@@ -1,0 +1,68 @@
+"""What tables are made of: values that know how they print, and rows of them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+NONE, MISSING, FAILED = "–", "missing", "failed"
+
+
+@dataclass(frozen=True)
+class Value:
+    """One entry: a number with its spread over seeds, or a word."""
+
+    mean: float = math.nan
+    std: float | None = None
+    word: str = ""
+    digits: int = 1
+    best: bool = False
+    signed: bool = False  # a difference: its sign is always shown
+
+    def __str__(self) -> str:
+        if self.word or math.isnan(self.mean):
+            return self.word or NONE
+        spread = "" if self.std is None else f" ±{self.std:.{self.digits}f}"
+        return f"{self.mean:{'+' if self.signed else ''}.{self.digits}f}{spread}"
+
+    @property
+    def rank(self) -> float:
+        """The mean as printed, so that what looks equal ranks equal; words come last."""
+        return -math.inf if self.word or math.isnan(self.mean) else round(self.mean, self.digits)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, a head, rows of values and the notes that belong under them."""
+
+    title: str
+    columns: tuple[str, ...]  # without the first, which holds the labels
+    rows: tuple[tuple[str, tuple[Value, ...]], ...]
+    notes: tuple[str, ...] = ()
+    head: str = "method"  # of the first column
+
+
+def spread(scores: Sequence[float]) -> Value:
+    """Mean and sample standard deviation, where there are several."""
+    if not scores:
+        return Value()
+    return Value(statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else None)
+
+
+def mark_best(
+    rows: Sequence[tuple[str, tuple[Value, ...]]], scored_columns: int
+) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+    """Mark the highest value of each of the first columns as it is printed: what looks equal is equally best."""
+    best = [max((values[i].rank for _, values in rows), default=-math.inf) for i in range(scored_columns)]
+    return tuple(
+        (
+            label,
+            tuple(
+                replace(v, best=v.rank == best[i] > -math.inf) if i < scored_columns else v
+                for i, v in enumerate(values)
+            ),
+        )
+        for label, values in rows
+    )
