@@ -20,7 +20,7 @@ from tta_bench.errors import UserError
 from tta_bench.inspection import Inspection
 from tta_bench.inspector import pearson
 from tta_bench.registry import build_method
-from tta_bench.store import Store
+from tta_bench.scenarios import Part, make_stream
 
 
 def weights_by_hand(vit: VisionTransformer, run: Callable[[], Any]) -> Tensor:
@@ -171,15 +171,13 @@ def test_inspect_keeps_what_the_figures_need(inspected: Path) -> None:
     assert manifest["command"][:2] == ["tta-bench", "inspect"]
 
 
-def test_inspect_sees_the_images_of_a_run_in_their_order(cli: Cli, inspected: Path, tmp_path: Path) -> None:
-    cli("run", "--methods", "source", "--limit", 64, "--out", tmp_path / "run")
-    store = Store.open(tmp_path / "run")
-    (record,) = [record for record in store.records() if record.cell.name == "fog"]
-    seen = store.predictions(record.cell)
+def test_inspect_sees_the_images_of_a_run_in_their_order(inspected: Path) -> None:
+    fog = digits.corrupted("fog", 5)
+    order = make_stream("normal", "digits-c-5", 0, [Part("fog", fog)]).order
     found = Inspection.open(inspected)
-    np.testing.assert_array_equal(found.label[64:], seen.label)
-    np.testing.assert_array_equal(found.image[3:], digits.corrupted("fog", 5).read(seen.index[32:35]))
-    np.testing.assert_array_equal(found.original[3:], digits.clean("test").read(seen.index[32:35]))
+    np.testing.assert_array_equal(found.label[64:], fog.labels[order[:64]])
+    np.testing.assert_array_equal(found.image[3:], fog.read(order[32:35]))
+    np.testing.assert_array_equal(found.original[3:], digits.clean("test").read(order[32:35]))
 
 
 def test_a_method_without_shifts_leaves_attention_only(cli: Cli, tmp_path: Path) -> None:

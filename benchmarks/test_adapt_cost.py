@@ -1,4 +1,4 @@
-"""What one adapt step costs, as a multiple of a plain forward: `python benchmarks/adapt_cost.py`.
+"""What one adapt step costs, as a multiple of a plain forward.
 
 ViT-Tiny/16 at 224 px with random weights, batch 16. All methods and Source take turns on the same batch in one
 process, in alternating order, so that a noisy machine slows them alike; the figure is the median of the ratios.
@@ -8,13 +8,14 @@ and rho of zero keep it so, for the same work.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from dataclasses import dataclass, field
 
+import pytest
 import timm
 import torch
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -22,7 +23,7 @@ from torch import Tensor
 from tta_bench import Method, build_method
 from tta_bench.cost import CostCounter
 
-BATCH = 16
+BATCH, ROUNDS, THREADS = 16, 4, 2
 RELIABLE = {0.5: (8, 8, 8, 8, 8), 0.1: (2, 1, 2, 1, 2)}  # of 16 in each of five batches
 LIMITS = {
     0.5: {"tent": 2.45, "eata": 2.3, "sar": 3.7, "dpal": 4.2},
@@ -93,39 +94,34 @@ def measure(share: float, rounds: int, names: list[str]) -> dict[str, Contender]
     return contenders
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=6, help="times five batches per method and share")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--methods", default=",".join(PARAMS), help="names, with commas between")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    names = ["source", *(name for name in args.methods.split(",") if name != "source")]
-    table = Table(title=f"adapt step, multiples of Source's forward ({args.threads} threads)")
-    for column in (
-        "reliable",
-        "method",
-        "ratio",
-        "limit",
-        "",
-        "forwards/image",
-        "backwards/image",
-        "ms/batch",
-    ):
-        table.add_column(column, justify="left" if column == "method" else "right")
-    for share in RELIABLE:
-        contenders = measure(share, args.rounds, names)
-        for name, each in contenders.items():
-            ratios = [t / base for t, base in zip(each.seconds, contenders["source"].seconds, strict=True)]
-            ratio, limit = statistics.median(ratios), LIMITS[share].get(name)
-            verdict = "" if limit is None else "ok" if ratio <= limit else "over"
-            table.add_row(
-                f"{share}", name, f"{ratio:.2f}", f"{limit or ''}", verdict, f"{each.forwards:.2f}",
-                f"{each.backwards:.2f}", f"{statistics.median(each.seconds) * 1e3:.0f}",
-            )  # fmt: skip
-        table.add_section()
-    Console().print(table)
+def ratio(contenders: dict[str, Contender], name: str) -> float:
+    """A method's time as a multiple of Source's on the same batch in the same turn; the median of all."""
+    pairs = zip(contenders[name].seconds, contenders["source"].seconds, strict=True)
+    return statistics.median(mine / base for mine, base in pairs)
 
 
-if __name__ == "__main__":
-    main()
+def table(share: float, contenders: dict[str, Contender]) -> Table:
+    shown = Table(
+        title=f"adapt step with {share:.0%} reliable samples, multiples of Source's forward", box=box.SIMPLE_HEAD
+    )
+    for column in ("method", "ratio", "limit", "forwards/image", "backwards/image", "ms/batch"):
+        shown.add_column(column, justify="left" if column == "method" else "right")
+    for name, each in contenders.items():
+        shown.add_row(
+            name,
+            f"{ratio(contenders, name):.2f}",
+            f"{LIMITS[share].get(name, '–')}",
+            f"{each.forwards:.2f}",
+            f"{each.backwards:.2f}",
+            f"{statistics.median(each.seconds) * 1e3:.0f}",
+        )
+    return shown
+
+
+@pytest.mark.parametrize("share", list(RELIABLE))
+def test_adapt_step_costs_no_more_than_its_limit(share: float) -> None:
+    torch.set_num_threads(THREADS)
+    contenders = measure(share, ROUNDS, list(PARAMS))
+    Console(width=120).print(table(share, contenders))
+    over = {name: ratio(contenders, name) for name, limit in LIMITS[share].items() if ratio(contenders, name) > limit}
+    assert not over
