@@ -33,12 +33,12 @@ tune: $(READY)            ## how the settings of the digits suites were found: o
 	$(BIN)/tta-bench tune --method dpal --grid lr=1e-3,3e-3,1e-2,3e-2
 	$(BIN)/tta-bench tune --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2
 
-figures: $(READY)         ## the pictures of docs/figures.md (6 minutes on 2 cores; the second time, seconds)
+figures: $(READY)         ## the pictures of docs/figures.md (some 6 minutes on 2 idle cores; again, half a minute)
 	$(BIN)/tta-bench run --methods source,tent,eata,sar,dpal --out $(RUNS)/figures-digits-c-5
-	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 256 --out $(RUNS)/figures-rho
-	$(BIN)/tta-bench inspect --method dpal --tasks gaussian_noise,snow,fog,contrast --batches 8 --images 1 \
+	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-rho
+	$(BIN)/tta-bench inspect --method dpal --tasks gaussian_noise,snow,fog,contrast --batches 6 --images 1 \
 		--out $(RUNS)/figures-inspect
-	$(BIN)/tta-bench figure $(RUNS)/figures-digits-c-5 curve --tasks gaussian_noise,frost,contrast \
+	$(BIN)/tta-bench figure $(RUNS)/figures-digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
 		--out docs/figures/curve.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-digits-c-5 pareto --out docs/figures/pareto.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-rho rho --out docs/figures/rho.png

@@ -68,7 +68,7 @@ def seconds(*words: object) -> float:
 
 
 def test_report_within_5_seconds(folder: Path) -> None:
-    assert seconds("report", folder, "--format", "terminal,md,csv,latex", "--paper") <= 5
+    assert seconds("report", folder, "--format", "terminal,md,csv,latex,html", "--paper") <= 5
 
 
 def test_compare_within_20_seconds(folder: Path) -> None:

@@ -53,7 +53,13 @@ def test_every_package_is_listed_in_setup_cfg() -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import tta_bench.report.write", "import tta_bench.cli.main; tta_bench.cli.main.parser()"]
+    "statement",
+    [
+        "import tta_bench.report.write",
+        "import tta_bench.report.differences, tta_bench.report.page",
+        "from tta_bench.report import paper; assert paper._defaults('sar')",
+        "import tta_bench.cli.main; tta_bench.cli.main.parser()",
+    ],
 )
 def test_reports_and_help_do_without_torch(statement: str) -> None:
     code = f"import sys; {statement}; print(*(m for m in {sorted(HEAVY)} if m in sys.modules))"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = 3
+STRIP = 0.07  # of a panel's height for the resets of one method
 NOISY = 0.1  # the first tenth of a stream, where few images are averaged, does not set the height of a panel
 
 
@@ -115,35 +116,45 @@ def draw(found: Curves) -> Figure:
         grid[(len(panels) - 1 - column) // columns, column].set_xlabel("images seen")
         grid[(len(panels) - 1 - column) // columns, column].xaxis.set_tick_params(labelbottom=True)
     handles = {h.get_label(): h for axes in grid.flat for h in axes.get_legend_handles_labels()[0]}
-    figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=2 if columns == 1 else 5)
+    most = 2 if columns == 1 else 6
+    per_line = -(-len(handles) // -(-len(handles) // most))  # lines of even length
+    figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=per_line)
     return figure
 
 
 def _panel(axes: Axes, panel: Panel) -> None:
-    low, high = 100.0, 0.0
-    for found in panel.lines:
-        look = style.look(found.number)
-        steps = max(1, len(found.images) // 5)
-        offset = found.number * steps // max(len(panel.lines), 1)  # markers of different rows at different places
-        # The first row is the thickest: where rows agree, it shows on both sides of the later ones.
-        thick = max(1.0, 2.2 - 0.3 * found.number)
+    later = [line.accuracy[int(NOISY * len(line.accuracy)) :] for line in panel.lines]
+    for line in panel.lines:
+        look = style.look(line.number)
+        steps = max(1, len(line.images) // 5)
         axes.plot(
-            found.images,
-            found.accuracy,
+            line.images,
+            line.accuracy,
             **look._asdict(),
-            markevery=(offset, steps),
-            linewidth=thick,
-            label=found.label,
+            markevery=(line.number * steps // len(panel.lines) % steps, steps),  # each row's markers at other places
+            linewidth=max(1.3, 2.1 - 0.25 * line.number),  # where rows agree, the first shows beside the later ones
+            label=line.label,
         )
-        if found.spread.any():
-            edges = found.accuracy - found.spread, found.accuracy + found.spread
-            axes.fill_between(found.images, *edges, color=look.color, alpha=0.15, linewidth=0)
-        if found.resets:
-            at = np.interp(found.resets, found.images, found.accuracy)
-            axes.plot(found.resets, at, "|", color=look.color, markersize=11, markeredgewidth=1.6)
-        later = found.accuracy[int(NOISY * len(found.accuracy)) :]
-        low, high = min(low, later.min()), max(high, later.max())
-    if any(found.resets for found in panel.lines):
-        axes.plot([], [], "|", color="#555555", markersize=11, markeredgewidth=1.6, label="falls back to source")
+        if line.spread.any():
+            edges = line.accuracy - line.spread, line.accuracy + line.spread
+            axes.fill_between(line.images, *edges, color=look.color, alpha=0.15, linewidth=0)
+    low, high = min(values.min() for values in later), max(values.max() for values in later)
+    reset = [line for line in panel.lines if line.resets]
+    strip = STRIP * len(reset)  # the share of the panel below the curves
     margin = max(1.0, 0.08 * (high - low))
-    axes.set(title=panel.title, ylim=(max(0, low - margin), min(100.5, high + margin)))
+    floor = low - margin - (high - low + 2 * margin) * strip / (1 - strip)
+    axes.set(title=panel.title, ylim=(floor, min(100.5, high + margin)))
+    for place, line in enumerate(reset):
+        _strip(axes, line, STRIP * (place + 0.6))
+
+
+def _strip(axes: Axes, line: Line, height: float) -> None:
+    """A row of ticks at the foot of a panel, one for each reset, led by the method's marker."""
+    look = style.look(line.number)
+    end = line.images[-1]
+    foot = axes.get_xaxis_transform()
+    axes.plot([-0.05 * end], [height], look.marker, color=look.color, transform=foot, clip_on=False)
+    ticks: dict[str, Any] = {"color": look.color, "markersize": 5, "markeredgewidth": 1.2}
+    axes.plot(line.resets, [height] * len(line.resets), "|", transform=foot, **ticks)
+    axes.set_xlim(left=-0.1 * end)
+    axes.plot([], [], "|", label="falls back to source", **{**ticks, "color": "#555555"})

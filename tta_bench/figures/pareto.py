@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -70,39 +71,34 @@ def _passes(row: Row) -> float:
     return passes / sum(record.samples for record in row.records)
 
 
-class _times_source:  # noqa: N801  # used as a function
+def _times_source(found: Comparison) -> Callable[[Row], float]:
     """Steady time per image as a multiple of that of the unadapted model, on the same streams."""
+    source = next((row for row in found.rows if row.first.cell.method == "source"), None)
+    if source is None:
+        raise UserError("--cost time is in multiples of 'source', and this run has no such row: use --cost passes")
+    base = {_stream(record): record for record in source.records if record.status == "done"}
 
-    def __init__(self, found: Comparison) -> None:
-        source = [row for row in found.rows if row.first.cell.method == "source"]
-        if not source:
-            raise UserError("--cost time is in multiples of 'source', and this run has no such row: use --cost passes")
-        self.base = {self._stream(record): record for record in source[0].records if record.status == "done"}
-
-    def __call__(self, row: Row) -> float:
-        pairs = [(r, self.base[self._stream(r)]) for r in row.records if self._stream(r) in self.base]
+    def price(row: Row) -> float:
+        pairs = [(record, base[_stream(record)]) for record in row.records if _stream(record) in base]
         if not pairs:
             raise UserError(f"--cost time: 'source' and '{row.label}' have no stream in common: use --cost passes")
-        own, base = (statistics.fmean(r.steady_ms_per_image for r in side) for side in zip(*pairs, strict=True))
-        return own / base
+        own, others = (statistics.fmean(r.steady_ms_per_image for r in side) for side in zip(*pairs, strict=True))
+        return own / others
 
-    @staticmethod
-    def _stream(record: Record) -> tuple[str, int]:
-        return record.cell.name, record.cell.seed
+    return price
+
+
+def _stream(record: Record) -> tuple[str, int]:
+    return record.cell.name, record.cell.seed
 
 
 def draw(found: Pareto) -> Figure:
     figure = style.new_figure(style.COLUMN, 2.5)
     axes = figure.subplots()
     frontier = found.frontier
-    axes.plot(
-        [p.cost for p in frontier],
-        [p.accuracy for p in frontier],
-        color="#888888",
-        linewidth=0.8,
-        drawstyle="steps-post",
-        zorder=1,
-    )
+    steps = [(p.cost, p.accuracy) for p in frontier]
+    corners = [steps[0], *(c for (_, y), (x, high) in pairwise(steps) for c in ((x, y), (x, high)))]
+    axes.plot(*zip(*corners, strict=True), color="#888888", linewidth=0.8, zorder=1)
     for point in found.points:
         look = style.look(point.number)
         axes.errorbar(
@@ -119,5 +115,5 @@ def draw(found: Pareto) -> Figure:
     axes.margins(x=0.15)
     axes.set_ylim(style.room([p.accuracy + side * p.spread for p in found.points for side in (-1, 1)]))
     axes.set(xlabel=LABELS[found.cost], ylabel=f"average accuracy (%){found.caution}")
-    style.label_points(axes, [(p.cost, p.accuracy, p.label) for p in found.points])
+    style.label_points(axes, [(p.cost, p.accuracy, p.label) for p in found.points], corners)
     return figure

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ FORMATS = ("png", "svg", "pdf")
 # Okabe and Ito's colours, told apart by most people; yellow is left out, because it vanishes on paper.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
-LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (7, 2)))
+LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.2, 1, 1.2, 1, 1.2)))
 
 SETTINGS: dict[str, Any] = {
     "font.size": POINTS,
@@ -113,15 +114,23 @@ def room(values: Sequence[float], least: float = 2.0) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def label_points(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
-    """Write a name beside each point, on the side where it is in the way of no other."""
+def label_points(
+    axes: Axes, points: Sequence[tuple[float, float, str]], line: Sequence[tuple[float, float]] = ()
+) -> None:
+    """Write a name beside each point, on the side where it is in the way of no other, nor of a line of corners."""
     from matplotlib.transforms import Bbox
 
     figure: Any = axes.figure
     figure.canvas.draw()  # fixes the layout, so that places on the page are known
     renderer = figure.canvas.get_renderer()
-    here = [axes.transData.transform((x, y)) for x, y, _ in points]
-    taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in here]
+
+    def box_at(x: float, y: float, half: float) -> Bbox:
+        left, low = axes.transData.transform((x, y)) - half
+        return Bbox.from_bounds(left, low, 2 * half, 2 * half)
+
+    taken = [box_at(x, y, 5) for x, y, _ in points]
+    for (x0, y0), (x1, y1) in pairwise(line):
+        taken += [box_at(x0 + s / 50 * (x1 - x0), y0 + s / 50 * (y1 - y0), 1) for s in range(51)]
     frame = axes.get_window_extent(renderer)
     for x, y, name in points:
         text = axes.annotate(name, (x, y), (0, 0), textcoords="offset points")

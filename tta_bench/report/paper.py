@@ -6,6 +6,7 @@ import ast
 import csv
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -48,16 +49,19 @@ def _accuracy(comparison: Comparison) -> Table:
     """Three lines per method: measured, the paper's, and measured less the paper's."""
     there = published.accuracies(comparison.suite)
     known = list(dict.fromkeys(method for method, _ in there))
-    places = [*((task, published.paper_task(task)) for task in comparison.tasks), ("", "average")]
+    places = [*map(published.paper_task, comparison.tasks), "average"]
     reasons = Reasons()
     rows: list[tuple[str, tuple[Value, ...]]] = []
     matched = {row.label: name for row in comparison.rows if (name := _paper_name(row)) in known}
     for row in comparison.rows:
         if row.label not in matched:
             continue
-        entries = [there.get((matched[row.label], place)) for _, place in places]
-        measured = [over_seeds(row, task) if task else average(row, comparison.tasks) for task, _ in places]
-        paper = [Value(entry.accuracy, entry.std) if entry else Value() for entry in entries]
+        entries = [there.get((matched[row.label], place)) for place in places]
+        # The spread over seeds is in the accuracy table; here it stays with the average, for the table's width.
+        measured = [replace(over_seeds(row, task), std=None) for task in comparison.tasks]
+        measured.append(average(row, comparison.tasks))
+        paper = [Value(entry.accuracy) if entry else Value() for entry in entries[:-1]]
+        paper.append(Value(entries[-1].accuracy, entries[-1].std) if entries[-1] else Value())
         cited = any(entry is not None and entry.provenance == "cited" for entry in entries)
         marks = reasons.marks([*([CITED] if cited else []), *why_not(row, matched[row.label])])
         rows += [
@@ -165,7 +169,7 @@ class Reasons:
 
 
 def _less(measured: Value, paper: Value) -> Value:
-    return Value(measured.mean - paper.mean, signed=True, word="" if not measured.word else measured.word)
+    return Value(measured.mean - paper.mean, signed=True, word=measured.word)
 
 
 def _paper_name(row: Row) -> str:

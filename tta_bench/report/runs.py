@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,7 @@ class Runs:
             found = _each_once(found)
         self.records = [record for record, _ in found]
         self._home = {id(record.cell): store for record, store in found}  # a key takes long to make
+        self._correct: dict[int, NDArray[np.bool_]] = {}
         self._truth: dict[tuple[str, str], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def warnings(self) -> list[str]:
@@ -35,12 +38,33 @@ class Runs:
     def predictions(self, cell: Cell) -> Predictions:
         return self._home[id(cell)].predictions(cell)
 
+    def outline(self, cell: Cell) -> Predictions:
+        """Predictions as far as right and wrong go: -1 for each wrong one, and nothing but index, label and prediction.
+
+        The page needs no more of them, and reading all of a large run takes longer than making its tables.
+        """
+        index, label = self._stream(cell)
+        nothing = np.zeros(0, np.float32)
+        return Predictions(
+            index=index,
+            label=label,
+            prediction=np.where(self.correct(cell), label, -1),
+            in_top5=nothing.astype(bool),
+            confidence=nothing,
+            entropy=nothing,
+        )
+
     def index(self, cell: Cell) -> NDArray[np.int64]:
         """Which image each sample of the cell's stream is; the same for every method, so read once."""
         return self._stream(cell)[0]
 
     def correct(self, cell: Cell) -> NDArray[np.bool_]:
         """Whether each prediction was right, in stream order. Reads a quarter of what `predictions` does."""
+        if id(cell) not in self._correct:
+            self._correct[id(cell)] = self._read_correct(cell)
+        return self._correct[id(cell)]
+
+    def _read_correct(self, cell: Cell) -> NDArray[np.bool_]:
         (prediction,) = self._arrays(cell, "prediction")
         label = self._stream(cell)[1]
         if len(prediction) != len(label):
@@ -60,9 +84,9 @@ class Runs:
     def _arrays(self, cell: Cell, *names: str) -> list[NDArray[np.int64]]:
         path = self._path(cell)
         try:
-            with np.load(path) as arrays:
+            with path.open("rb") as file, np.load(file) as arrays:
                 return [arrays[name] for name in names]
-        except Exception as error:  # zipfile and zlib have errors of their own
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
             raise UserError(
                 f"{path}: predictions cannot be read ({error}): delete it and its .json, run again"
             ) from error

@@ -99,7 +99,7 @@ def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str]) -> d
         from tta_bench.report.page import page
 
         title = f"{comparison.suite}: test-time adaptation"
-        files["report.html"] = page(comparison.records, runs.predictions, title, runs.warnings())
+        files["report.html"] = page(comparison.records, runs.outline, title, runs.warnings())
     return files
 
 

@@ -1,0 +1,89 @@
+"""What is not comparable never shares a table; the message says which cells, and what to run again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.records import make_record
+from tta_bench import suite
+from tta_bench.errors import UnmatchedStreams, UserError
+from tta_bench.record import Record
+from tta_bench.report.rows import by_table, compare
+from tta_bench.report.tables import accuracy_table
+
+
+def shipped(method: str, name: str, task: str, top1: float = 0.5, **changes: Any) -> Record:
+    found = suite.load(name)
+    return make_record(method, top1, **{"suite": name, "data": found.data, "task": task, **changes})
+
+
+def test_different_orders_never_share_a_table() -> None:
+    records = [make_record("sar"), make_record("dpal", stream="other order")]
+    with pytest.raises(UnmatchedStreams, match=r"fog, seed 0: .*sar \(order of fog.*dpal \(other order\).*--seeds 0"):
+        compare(records)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"weights": "x"},
+            "source weights differs .*sar on fog, seed 0 and 1 more: m w; dpal on fog, seed 0: m x.*run dpal again",
+        ),
+        ({"model": "n"}, "source weights differs .*run dpal again with --model m"),
+        ({"batch_size": 5}, "batch size differs .* 1 more: 10; dpal .*: 5.*run dpal again with --batch-size 10"),
+        ({"scenario": "single"}, "--scenario differs .*with --scenario normal"),
+        ({"device": "cuda"}, "device differs .*with --device cpu"),
+        ({"data_code": "e"}, "code or description of the images differs .*run dpal again"),
+        ({"suite": "t"}, "suite differs"),
+    ],
+)
+def test_what_is_not_comparable_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        compare([make_record("sar"), make_record("sar", task="snow"), make_record("dpal", **change)])
+
+
+@pytest.mark.parametrize(("limits", "said"), [((64, 32), "with --limit 64"), ((32, 64), "with --limit 32")])
+def test_limits_differ(limits: tuple[int, int], said: str) -> None:
+    first, second = limits
+    records = [make_record("sar", limit=first), make_record("sar", task="snow", limit=first)]
+    with pytest.raises(UserError, match=f"--limit differs .*run dpal again {said}"):
+        compare([*records, make_record("dpal", limit=second)])
+
+
+def test_three_suites_make_one_table_of_the_paper() -> None:
+    records = [
+        shipped(method, name, name)
+        for name in ("visda-2021", "imagenet-a", "imagenet-r")
+        for method in ("source", "sar")
+    ]
+    assert list(by_table(records)) == ["imagenet-r-a-v"]
+    table = accuracy_table(compare(records))
+    assert table.columns[:4] == ("ImageNet-R", "ImageNet-A", "VisDA-2021", "Avg.")
+    assert [label for label, _ in table.rows] == ["source", "sar"]
+
+
+def test_suites_that_share_no_table_stay_apart() -> None:
+    records = [shipped("sar", "imagenet-c-5", "fog"), shipped("sar", "imagenet-c-3", "fog")]
+    assert list(by_table(records)) == ["imagenet-c-5", "imagenet-c-3"]
+
+
+def test_a_suite_of_ones_own_does_not_borrow_the_name_of_a_shipped_one() -> None:
+    assert list(by_table([make_record("sar", suite="imagenet-r")])) == ["imagenet-r"]
+
+
+def test_each_domain_of_office_home_has_its_own_source_model() -> None:
+    tasks = ("Art-to-Clipart", "Art-to-Product", "Product-to-Art")
+    records = [
+        shipped(m, "office-home", task, model=f"from {task[:3]}", weights=task[:3])
+        for m in ("sar", "tent")
+        for task in tasks
+    ]
+    table = accuracy_table(compare(records))
+    assert table.columns[:3] == ("A→C", "A→P", "P→A")
+    assert len(table.rows) == 2
+    other = shipped("dpal", "office-home", "Art-to-Clipart", model="from Art", weights="other")
+    with pytest.raises(UserError, match="source weights differs"):
+        compare([*records, other])
