@@ -33,7 +33,8 @@ tune: $(READY)            ## how the settings of the digits suites were found: o
 	$(BIN)/tta-bench tune --method dpal --grid lr=1e-3,3e-3,1e-2,3e-2
 	$(BIN)/tta-bench tune --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2
 
-figures: $(READY)         ## the pictures of docs/figures.md (some 6 minutes on 2 idle cores; again, half a minute)
+figures: $(READY)         ## the pictures of docs/figures.md (some 6 minutes on 2 idle cores)
+	rm -rf $(RUNS)/figures-digits-c-5 $(RUNS)/figures-rho
 	$(BIN)/tta-bench run --methods source,tent,eata,sar,dpal --out $(RUNS)/figures-digits-c-5
 	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-rho
 	$(BIN)/tta-bench inspect --method dpal --tasks gaussian_noise,snow,fog,contrast --batches 6 --images 1 \

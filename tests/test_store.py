@@ -114,3 +114,13 @@ def test_fresh_moves_the_old_folder_aside(tmp_path: Path) -> None:
     again = Store.create(tmp_path / "run", "s").set_aside()
     assert again not in (None, first)
     assert Store(tmp_path / "none").set_aside() is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"no zip at all"])
+def test_damaged_predictions_are_named(tmp_path: Path, damage: bytes) -> None:
+    store, record = Store.create(tmp_path / "run", "s"), make_record("sar")
+    store.save(record, predictions())
+    (path,) = store.cells.glob("*.npz")
+    path.write_bytes(damage)
+    with pytest.raises(UserError, match=rf"{path.name}: predictions cannot be read"):
+        store.predictions(record.cell)

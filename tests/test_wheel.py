@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_everything_is_in_it(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for path in (ROOT / "tta_bench").rglob("*"):
-        if path.suffix in (".py", ".yaml", ".safetensors", ".md", ".typed"):
+        if path.suffix in (".py", ".yaml", ".safetensors", ".md", ".typed", ".css", ".js", ".html"):
             assert str(path.relative_to(ROOT)) in names
     for path in (ROOT / "methods").glob("*.py"):
         assert f"tta_bench_methods/{path.name}" in names

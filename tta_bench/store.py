@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tta_bench.cell import Cell
 from tta_bench.errors import UserError
@@ -101,7 +104,7 @@ class Store:
         if predictions is not None:
             buffer = BytesIO()
             np.savez_compressed(buffer, **vars(predictions))
-            write_whole(self._path(record.cell, ".npz"), buffer.getvalue())
+            write_whole(self.prediction_file(record.cell), buffer.getvalue())
         write_whole(self._path(record.cell, ".json"), _json(record.to_json()))
 
     def find(self, cell: Cell) -> Record | None:
@@ -117,14 +120,23 @@ class Store:
         return sorted(found, key=lambda r: (_rank(r.cell.tasks[0], tasks), r.cell.seed, _rank(r.label, methods)))
 
     def predictions(self, cell: Cell) -> Predictions:
-        path = self._path(cell, ".npz")
+        """What a cell predicted for each image."""
+        names = tuple(Predictions.__dataclass_fields__)
+        return Predictions(**dict(zip(names, self.arrays(cell, *names), strict=True)))
+
+    def arrays(self, cell: Cell, *names: str) -> list[NDArray[Any]]:
+        """Some of a cell's per-image arrays: what is not asked for is not unpacked."""
+        path = self.prediction_file(cell)
         try:
-            with np.load(path) as arrays:
-                return Predictions(**{name: arrays[name] for name in Predictions.__dataclass_fields__})
-        except (OSError, ValueError, KeyError, EOFError) as error:
+            with path.open("rb") as file, np.load(file) as arrays:
+                return [arrays[name] for name in names]
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
             raise UserError(
                 f"{path}: predictions cannot be read ({error}): delete it and its .json, run again"
             ) from error
+
+    def prediction_file(self, cell: Cell) -> Path:
+        return self._path(cell, ".npz")
 
     def _path(self, cell: Cell, suffix: str) -> Path:
         return self.cells / f"{cell.slug}{suffix}"

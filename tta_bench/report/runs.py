@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +67,7 @@ class Runs:
         label = self._stream(cell)[1]
         if len(prediction) != len(label):
             raise UserError(
-                f"{self._path(cell)}: {len(prediction)} predictions for {len(label)} images: "
+                f"{self._home[id(cell)].prediction_file(cell)}: {len(prediction)} predictions for {len(label)} images: "
                 f"delete it and its .json, run again"
             )
         return np.equal(prediction, label)
@@ -82,17 +80,7 @@ class Runs:
         return self._truth[name]
 
     def _arrays(self, cell: Cell, *names: str) -> list[NDArray[np.int64]]:
-        path = self._path(cell)
-        try:
-            with path.open("rb") as file, np.load(file) as arrays:
-                return [arrays[name] for name in names]
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
-            raise UserError(
-                f"{path}: predictions cannot be read ({error}): delete it and its .json, run again"
-            ) from error
-
-    def _path(self, cell: Cell) -> Path:
-        return self._home[id(cell)].cells / f"{cell.slug}.npz"
+        return self._home[id(cell)].arrays(cell, *names)
 
 
 def _each_once(found: Sequence[tuple[Record, Store]]) -> list[tuple[Record, Store]]:
