@@ -21,7 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True
     )
     for name in listed.stdout.split():
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "results/")):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/")):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(copy)]
