@@ -4,8 +4,8 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNS := results/runs
-# Threads that wait by spinning bring a shared machine to a crawl.
-export OMP_WAIT_POLICY ?= PASSIVE
+# Threads that spin for long bring a shared machine to a crawl; see tta_bench/cli/main.py.
+export GOMP_SPINCOUNT ?= 10000
 
 .PHONY: demo test test-all check bench tune figures wheel clean
 

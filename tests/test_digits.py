@@ -39,7 +39,8 @@ def test_images_are_bytes_in_rgb() -> None:
 def test_a_corrupted_image_does_not_depend_on_the_others() -> None:
     from tta_bench.corruptions import corrupt
 
-    test, bad = digits.clean("test"), digits.corrupted("gaussian_noise", 5)
+    test, bad = digits.stream_images(), digits.corrupted("gaussian_noise", 5)
+    assert len(bad.ids) == 640
     one = test.read(np.array([7]))[0].transpose(1, 2, 0)
     alone = corrupt(one, "gaussian_noise", 5, image_id=test.ids[7], scale="small")
     assert np.array_equal(bad.read(np.array([7]))[0].transpose(1, 2, 0), alone)

@@ -65,6 +65,16 @@ def test_a_plug_in_that_is_no_method_is_refused() -> None:
         wrong.load("mine")
 
 
+def test_a_constructor_that_raises_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Picky):
+        def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:
+            raise KeyError("no such block")
+
+    monkeypatch.setattr(Registry, "load", lambda self, name: Broken)
+    with pytest.raises(UserError, match="'broken' cannot be built: KeyError: 'no such block'"):
+        build_method("broken", nn.Linear(1, 1), num_classes=2)
+
+
 def test_unknown_setting_lists_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"'tent' has no setting 'rl'.*known:.*lr.*momentum"):
         build_method("tent", nn.LayerNorm(4), num_classes=2, params={"rl": 1})

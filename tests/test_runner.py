@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -150,6 +151,7 @@ def fails(message: str) -> Callable[[Toy, Tensor], Tensor]:
     ("behaviour", "reason"),
     [
         (fails("out of\nideas"), "RuntimeError: out of ideas"),
+        (lambda m, b: sys.exit(0), "SystemExit: 0"),
         (lambda m, b: torch.full((len(b), m.num_classes), torch.nan), "NaN or infinite logits after 0 images"),
         (lambda m, b: torch.zeros(len(b), 7), r"adapt returned \(32, 7\) after 0 images, expected .* \(32, 10\)"),
         (lambda m, b: None, "adapt returned NoneType"),

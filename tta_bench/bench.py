@@ -45,7 +45,7 @@ def execute(plan: Plan, store: Store, watcher: Watcher) -> list[Record]:
 def _run_and_save(work: Work, store: Store, on_batch: OnBatch) -> Record:
     try:
         record, predictions = run_cell(work, on_batch)
-    except Exception as error:  # a method may raise anything; the other cells go on
+    except (Exception, SystemExit) as error:  # a method may raise anything; the other cells go on
         told = isinstance(error, (CellFailed, UserError))
         line = " ".join(str(error).split()) or "no message"
         record = Record(

@@ -76,27 +76,29 @@ class Plan:
         if self.amp:
             refuse_missing_bf16(self.device)
         self.contenders = [resolve(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
-        refuse_idle(choices, [contender.label for contender in self.contenders])
+        refuse_idle(choices, choices.methods or tuple(suite.methods))
         self.workers, self.cache = choices.workers, choices.cache
+        if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
+            raise UserError(f"--cache {self.cache} is a file, expected a folder")
         dataset = open_dataset(suite.data, suite.tasks, choices.data_root)
+        self._look_at_data(dataset)  # before weights are asked for, which may be a download
         self.models = {task: source_model(task, dataset, suite, choices) for task in suite.tasks}
         self.model: SourceModel = self.models[suite.tasks[0]]
         if self.scenario in OVER_ALL_TASKS and len({model.name for model in self.models.values()}) > 1:
             raise UserError(f"--scenario {self.scenario} is one stream, but each task has a source model of its own")
         self.sources: dict[str, ImageSet] = {}
         self.dataset: Dataset = dataset.sized(self.model.input_size, self.model.interpolation)
-        self._look_at_data()
+        if any(registry.installed().load(contender.method).needs_source for contender in self.contenders):
+            self.sources = {task: self.dataset.source_images(task) for task in suite.tasks}
         for contender in self.contenders:
             try_method(contender, self.model, self.dataset, self.suite.batch_size)
 
-    def _look_at_data(self) -> None:
+    def _look_at_data(self, dataset: Dataset) -> None:
         """What is wrong with the data shows now, not after an hour."""
-        levels = [self.dataset.at_severity(s) for s in sorted(set(SEVERITIES))] if self.scenario == "gradual" else []
-        for dataset in levels or [self.dataset]:
+        levels = [dataset.at_severity(s) for s in sorted(set(SEVERITIES))] if self.scenario == "gradual" else []
+        for level in levels or [dataset]:
             for task in self.suite.tasks:
-                dataset.inspect(task)
-        if any(registry.installed().load(contender.method).needs_source for contender in self.contenders):
-            self.sources = {task: self.dataset.source_images(task) for task in self.suite.tasks}
+                level.inspect(task)
 
     def __len__(self) -> int:
         streams = 1 if self.scenario in OVER_ALL_TASKS else len(self.suite.tasks)
@@ -172,13 +174,18 @@ class Plan:
 
 def resolve(label: str, suite: Suite, choices: Choices) -> Contender:
     """A row of this run: the suite's settings, then those of the command line; checked."""
-    given = {**suite.methods.get(label, {}), **choices.overrides.get(label, {})}
+    asked = choices.overrides.get(label, {})
+    given = {**suite.methods.get(label, {}), **asked}
     method = given.pop("method", label)  # a suite may have several rows of one method, each under its own label
     if label not in suite.methods and label not in registry.installed().claims:
         known = {*suite.methods, *registry.installed().claims}
         raise UserError(f"unknown method '{label}'{did_you_mean(label, known)}")
     settings.check(method, registry.installed().load(method), given)
-    return Contender(label, method, given)
+    # A row that departs from the suite's settings says so wherever it stands.
+    shown = ", ".join(
+        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in asked.items()
+    )
+    return Contender(f"{label} ({shown})" if shown else label, method, given)
 
 
 def refuse_idle(choices: Choices, labels: Sequence[str]) -> None:

@@ -44,8 +44,8 @@ class Record:
 
     @property
     def reportable(self) -> bool:
-        """A part of a stream says nothing about the whole."""
-        return self.cell.limit is None
+        """A part of a stream or of a dataset says nothing about the whole."""
+        return self.cell.limit is None and not self.cell.data.get("allow_partial")
 
     @property
     def steady_ms_per_image(self) -> float:

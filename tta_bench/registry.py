@@ -50,7 +50,7 @@ class Registry:
         entry = self.entry(name)
         try:
             cls = entry.load()
-        except Exception as error:  # a stranger's module may raise anything
+        except (Exception, SystemExit) as error:  # a stranger's module may raise anything
             raise UserError(
                 f"method '{name}' of {_package(entry)} cannot be imported ({entry.value}): "
                 f"{type(error).__name__}: {error}"
@@ -91,8 +91,12 @@ def build_method(
     settings.check(name, cls, params)
     try:
         method = cls(model, num_classes=num_classes, batch_size=batch_size, **params)
+    except UserError:
+        raise
     except (TypeError, ValueError) as error:
         raise UserError(f"method '{name}': {error}") from error
+    except (Exception, SystemExit) as error:  # a stranger's constructor may raise anything
+        raise UserError(f"method '{name}' cannot be built: {type(error).__name__}: {error}") from error
     method.load_adapted_state(initial_state or {})
     method.remember()
     return method

@@ -43,6 +43,7 @@ def train_office_home(
 ) -> float:
     """Fine-tune a timm ViT with a new head on nine tenths of a domain; accuracy is on the last tenth."""
     dataset = OfficeHome(root)
+    dataset.domain(domain)  # what is wrong with it shows before weights are asked for, which may be a download
     source = models.load(base)
     images = dataset.sized(source.input_size, source.interpolation).domain(domain)
     order = permutation(len(images.ids), "office-home", domain, "held out")

@@ -48,15 +48,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; a user's mistake is one line on stderr and status 2."""
-    # Threads that wait by spinning bring a shared machine to a crawl: two busy processes are then 10 times slower.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # OpenMP's threads wait by spinning, for so long that two busy processes on one machine crawl. A short spin is as
+    # quick on an idle machine and harmless on a busy one. Read when torch is imported; a user's own value stands.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     arguments = list(sys.argv[1:] if argv is None else argv)
     args = parser().parse_args(arguments)
     args.command = ["tta-bench", *arguments]
     try:
         status: int = args.action(args)
     except UserError as error:
-        print(f"tta-bench: error: {error}", file=sys.stderr)
+        print(f"tta-bench: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("tta-bench: interrupted", file=sys.stderr)

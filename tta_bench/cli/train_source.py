@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
     device, console = environment.pick_device(args.device), options.console()
     default = Path("digits_vit.safetensors")
     out: Path = args.out or (default if args.data == "digits" else sources.office_home_out(args.data_root, args.domain))
+    if out.suffix != ".safetensors":
+        raise UserError(f"--out {out}: expected a name that ends in .safetensors")
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("training", total=recipe.epochs)
 

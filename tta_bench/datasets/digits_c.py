@@ -33,10 +33,10 @@ class DigitsC(Dataset):
         return digits.corrupted(task, self.severity)
 
     def originals(self, task: str) -> ImageSet:
-        return digits.clean("test")
+        return digits.stream_images()
 
     def inspect(self, task: str, *, sample: int | None = SAMPLE) -> str:
-        return f"{len(digits.clean('test').ids)} images, severity {self.severity}"
+        return f"{digits.STREAM_IMAGES} images, severity {self.severity}"
 
     def source_images(self, task: str | None = None) -> ImageSet:
         return digits.clean("train")

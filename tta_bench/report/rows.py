@@ -72,6 +72,8 @@ def compare(records: Iterable[Record]) -> Comparison:
         notes.append(f"Scenario: {scenario}.")
     if limit is not None:
         notes.append(f"NOT REPORTABLE: only the first {limit} images of each stream (--limit {limit}).")
+    if records[0].cell.data.get("allow_partial"):
+        notes.append("NOT REPORTABLE: a part of the published data (allow_partial).")
     notes += _fewer_seeds(rows)
     return Comparison(table_of(records[0].cell), _tasks(records), rows, tuple(notes))
 
