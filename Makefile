@@ -7,7 +7,7 @@ RUNS := results/runs
 # Threads that spin for long bring a shared machine to a crawl; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check bench tune figures wheel clean
+.PHONY: demo test test-all check bench tune figures results wheel clean
 
 demo: $(READY)            ## compare the built-in methods on the embedded suite (4 minutes on 2 cores)
 	$(BIN)/tta-bench run
@@ -34,18 +34,22 @@ tune: $(READY)            ## how the settings of the digits suites were found: o
 	$(BIN)/tta-bench tune --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2
 
 figures: $(READY)         ## the pictures of docs/figures.md (some 6 minutes on 2 idle cores)
-	rm -rf $(RUNS)/figures-digits-c-5 $(RUNS)/figures-rho
-	$(BIN)/tta-bench run --methods source,tent,eata,sar,dpal --out $(RUNS)/figures-digits-c-5
+	rm -rf $(RUNS)/figures-rho
+	$(BIN)/tta-bench run --out $(RUNS)/digits-c-5
 	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-rho
 	$(BIN)/tta-bench inspect --method dpal --tasks gaussian_noise,snow,fog,contrast --batches 6 --images 1 \
 		--out $(RUNS)/figures-inspect
-	$(BIN)/tta-bench figure $(RUNS)/figures-digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
+	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
 		--out docs/figures/curve.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-digits-c-5 pareto --out docs/figures/pareto.png
+	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 pareto --out docs/figures/pareto.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-rho rho --out docs/figures/rho.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect tsne --out docs/figures/tsne.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect attention --out docs/figures/attention.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect correlation --out docs/figures/correlation.png
+
+results: $(READY)         ## results/digits-c-5: all methods, three seeds (9 minutes on 2 cores)
+	$(BIN)/tta-bench run --seeds 0,1,2 --out $(RUNS)/digits-c-5-seeds
+	$(BIN)/tta-bench report $(RUNS)/digits-c-5-seeds --format terminal,md,csv,latex,html --out results/digits-c-5
 
 wheel: $(READY)           ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation

@@ -177,7 +177,7 @@ def test_inspect_sees_the_images_of_a_run_in_their_order(inspected: Path) -> Non
     found = Inspection.open(inspected)
     np.testing.assert_array_equal(found.label[64:], fog.labels[order[:64]])
     np.testing.assert_array_equal(found.image[3:], fog.read(order[32:35]))
-    np.testing.assert_array_equal(found.original[3:], digits.clean("test").read(order[32:35]))
+    np.testing.assert_array_equal(found.original[3:], digits.stream_images().read(order[32:35]))
 
 
 def test_a_method_without_shifts_leaves_attention_only(cli: Cli, tmp_path: Path) -> None:

@@ -50,9 +50,9 @@ def corrupted(corruption: str, severity: int) -> ArrayImages:
 
 
 def stream_images() -> ArrayImages:
-    """The clean images of the streams: the last ones of the test split."""
+    """The clean images of the streams: the first ones of the test split."""
     test = clean("test")
-    kept = np.arange(len(test.ids))[-STREAM_IMAGES:]
+    kept = np.arange(STREAM_IMAGES)
     return ArrayImages(test.read(kept), test.labels[kept], [test.ids[i] for i in kept])
 
 
