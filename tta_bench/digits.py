@@ -53,7 +53,7 @@ def stream_images() -> ArrayImages:
     """The clean images of the streams: the first ones of the test split."""
     test = clean("test")
     kept = np.arange(STREAM_IMAGES)
-    return ArrayImages(test.read(kept), test.labels[kept], [test.ids[i] for i in kept])
+    return ArrayImages(test.read(kept), test.labels[kept], list(test.ids[:STREAM_IMAGES]))
 
 
 def _draw(grey: NDArray[np.float64], name: str) -> NDArray[np.uint8]:

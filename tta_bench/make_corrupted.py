@@ -183,7 +183,7 @@ def _in_processes(job: Job, images: Sequence[Path], parts: Path, workers: int) -
     # Fresh processes rather than forks: a progress bar's thread may hold a lock at the time.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
-        with _interrupts_ignored():  # and so by the workers that start here: they finish what they are at
+        with _interrupts_held():  # and for good by the workers that start here: they finish what they are at
             waiting = {pool.submit(_make_chunk, job, chunk, parts) for chunk in islice(chunks, 2 * workers)}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -208,9 +208,10 @@ def _make_chunk(job: Job, chunk: Sequence[Path], parts: Path) -> list[Outcome]:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _interrupts_held() -> Iterator[None]:
+    """A Ctrl-C in here is not lost: this process gets it at the end. Processes started in here never do."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
