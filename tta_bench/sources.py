@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tta_bench import checkpoint, digits, models
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.office_home import CLASSES, OfficeHome, model_places
 from tta_bench.seeding import permutation
-from tta_bench.train import Progress, Recipe, fit
+from tta_bench.train import Progress, Recipe, fit, refuse_unfit
 
 # 12 blocks, because SAR and DPAL leave blocks 9-11 alone; 64 wide, so that the file stays below 3 MB.
 DIGITS_VIT: dict[str, Any] = {
@@ -44,6 +45,7 @@ def train_office_home(
     """Fine-tune a timm ViT with a new head on nine tenths of a domain; accuracy is on the last tenth."""
     dataset = OfficeHome(root)
     dataset.domain(domain)  # what is wrong with it shows before weights are asked for, which may be a download
+    refuse_unfit(out)
     source = models.load(base)
     images = dataset.sized(source.input_size, source.interpolation).domain(domain)
     order = permutation(len(images.ids), "office-home", domain, "held out")
@@ -65,6 +67,4 @@ def office_home_out(root: Path | None, domain: str) -> Path:
 
 
 def _some(images: FolderImages, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> FolderImages:
-    from dataclasses import replace
-
     return replace(images, ids=[images.ids[i] for i in chosen], labels=images.labels[chosen])

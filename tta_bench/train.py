@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -15,9 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tta_bench import checkpoint
+from tta_bench.errors import UserError
 from tta_bench.images import ImageSet
 from tta_bench.loading import batches, default_workers
 from tta_bench.models import Normalise
+from tta_bench.stream import digest
 
 Progress = Callable[[int, int, float], None]  # epochs done, epochs in all, loss
 
@@ -48,6 +51,7 @@ def fit(
     progress: Progress = lambda done, total, loss: None,
 ) -> float:
     """Train, save model and note whole, and return accuracy on `test`. An interrupted training goes on."""
+    refuse_unfit(out)
     if model is None:
         with torch.random.fork_rng(devices=[]):  # timm draws its initial weights from the global generator
             torch.manual_seed(recipe.seed)
@@ -66,6 +70,20 @@ def fit(
     return accuracy
 
 
+def refuse_unfit(out: Path) -> None:
+    """A place that cannot be written shows before the first epoch, not after it. Makes the folder."""
+    if out.suffix != ".safetensors":
+        raise UserError(f"--out {out}: expected a name that ends in .safetensors")
+    if out.is_dir():
+        raise UserError(f"--out {out} is a folder, expected a file")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"{out} cannot be written ({error.strerror}): choose another --out") from error
+
+
 def _train(
     model: nn.Module,
     note: checkpoint.Note,
@@ -82,7 +100,8 @@ def _train(
     steps = recipe.epochs * math.ceil(len(labels) / recipe.batch_size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=recipe.lr, total_steps=steps, pct_start=0.1)
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    for epoch in range(_resume(resume, recipe, parts, generator), recipe.epochs):
+    training = _training(model, note, train, recipe)
+    for epoch in range(_resume(resume, training, parts, generator), recipe.epochs):
         model.train()
         plan = torch.randperm(len(labels), generator=generator).split(recipe.batch_size)
         order = [chosen.numpy() for chosen in plan]
@@ -95,23 +114,31 @@ def _train(
                 optimizer.step()
                 schedule.step()
         state = {name: part.state_dict() for name, part in parts.items()}
-        _keep(resume, {**state, "recipe": asdict(recipe), "epoch": epoch + 1, "generator": generator.get_state()})
+        _keep(resume, {**state, "training": training, "epoch": epoch + 1, "generator": generator.get_state()})
         progress(epoch + 1, recipe.epochs, loss.item())
 
 
+def _training(model: nn.Module, note: checkpoint.Note, train: ImageSet, recipe: Recipe) -> str:
+    """A name for a training by all that decides how it ends; taken before its first step."""
+    start = checkpoint.weights_hash(model.state_dict())
+    return digest([repr(asdict(recipe)), repr(note.architecture), repr((note.mean, note.std)), start, *train.ids])
+
+
 def _keep(path: Path, state: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     torch.save(state, part)
     part.replace(path)
 
 
-def _resume(path: Path, recipe: Recipe, parts: dict[str, Any], generator: torch.Generator) -> int:
-    """Take up an interrupted training of the same recipe; returns the epochs that are done."""
+def _resume(path: Path, training: str, parts: dict[str, Any], generator: torch.Generator) -> int:
+    """Take up an interrupted training if it is this one; returns the epochs that are done."""
     if not path.exists():
         return 0
-    state = torch.load(path, weights_only=True)
-    if state["recipe"] != asdict(recipe):
+    try:
+        state = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:  # torch raises many kinds on broken files
+        raise UserError(f"{path}: no readable state of an interrupted training: delete it to start over") from error
+    if state.get("training") != training:
         return 0
     for name, part in parts.items():
         part.load_state_dict(state[name])

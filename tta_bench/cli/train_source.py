@@ -36,26 +36,35 @@ def run(args: argparse.Namespace) -> int:
 
     if args.data == "office-home" and not args.domain:
         raise UserError("train-source office-home needs --domain: Art, Clipart, Product or RealWorld")
+    if args.data == "digits" and (args.domain or args.model):
+        raise UserError("train-source digits takes no --domain and no --model")
     recipe = sources.DIGITS_RECIPE if args.data == "digits" else sources.OFFICE_HOME_RECIPE
     recipe = replace(recipe, seed=args.seed, epochs=args.epochs or recipe.epochs)
     device, console = environment.pick_device(args.device), options.console()
     default = Path("digits_vit.safetensors")
     out: Path = args.out or (default if args.data == "digits" else sources.office_home_out(args.data_root, args.domain))
-    if out.suffix != ".safetensors":
-        raise UserError(f"--out {out}: expected a name that ends in .safetensors")
+    finished = 0
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("training", total=recipe.epochs)
 
         def progress(done: int, total: int, loss: float) -> None:
+            nonlocal finished
+            finished = done
             bar.update(task, completed=done, description=f"training, loss {loss:.3f}")
             if not console.is_terminal and (done % 10 == 0 or done == total):
                 console.print(f"epoch {done} of {total}: loss {loss:.3f}")
 
-        if args.data == "digits":
-            accuracy = sources.train_digits(out, recipe, device, progress)
-        else:
-            base = args.model or sources.OFFICE_HOME_MODEL
-            accuracy = sources.train_office_home(args.domain, args.data_root, base, out, recipe, device, progress)
+        try:
+            if args.data == "digits":
+                accuracy = sources.train_digits(out, recipe, device, progress)
+            else:
+                base = args.model or sources.OFFICE_HOME_MODEL
+                accuracy = sources.train_office_home(args.domain, args.data_root, base, out, recipe, device, progress)
+        except KeyboardInterrupt:
+            bar.stop()
+            if finished:  # of this command; an earlier one's epochs are kept as well
+                console.print(f"Interrupted after epoch {finished} of {recipe.epochs}: the same command again goes on.")
+            raise
     beside = out.with_suffix(".md")
     beside.write_text(checkpoint.describe(out))
     console.print(f"{out} (note: {beside}): {100 * accuracy:.2f} % on held-out clean images")

@@ -1,0 +1,164 @@
+"""`tta-bench train-source office-home`: trains, goes on after an interruption, and the suite finds its models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests import trees
+from tests.conftest import Cli
+from tta_bench import checkpoint, train
+from tta_bench.datasets.office_home import CLASSES, DOMAINS
+
+TAG = "test_vit.r160_in1k"  # timm's smallest ViT
+NAMES = [f"Class_{c:02d}" for c in range(CLASSES)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All 65 classes, one to four JPEGs of each in a domain, and weights to start from."""
+    root = tmp_path_factory.mktemp("data")
+    trees.office_home(root, NAMES)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        save_file(timm.create_model(TAG).state_dict(), root / "start.safetensors")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _small_domains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published counts are those of the small tree."""
+    for d, domain in enumerate(DOMAINS):
+        monkeypatch.setitem(DOMAINS, domain, (d + 1) * CLASSES)
+
+
+def command(data: Path, domain: str, *more: object) -> tuple[object, ...]:
+    model = f"{TAG}={data / 'start.safetensors'}"
+    return ("train-source", "office-home", "--domain", domain, "--data-root", data, "--model", model, *more)
+
+
+def interrupt_in_batch(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Ctrl-C, `number` batches from now."""
+    jitter, seen = train.jitter, iter(range(number))
+
+    def stopped(*args: Any) -> torch.Tensor:
+        if next(seen, None) is None:
+            raise KeyboardInterrupt
+        return jitter(*args)
+
+    monkeypatch.setattr(train, "jitter", stopped)
+
+
+def test_an_interrupted_training_ends_with_the_same_weights(
+    cli: Cli, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "new" / "parts.safetensors"
+    status, shown, err = cli(*command(data, "Art", "--epochs", 3, "--out", whole))
+    assert (status, err) == (0, "")
+    assert "% on held-out clean images" in shown
+
+    with monkeypatch.context() as patch:
+        interrupt_in_batch(patch, 3)  # 59 images in batches of 32: in the middle of the second epoch
+        status, shown, err = cli(*command(data, "Art", "--epochs", 3, "--out", parts))
+    assert (status, err) == (130, "tta-bench: interrupted\n")
+    assert "Interrupted after epoch 1 of 3: the same command again goes on." in shown
+    assert [path.name for path in parts.parent.iterdir()] == ["parts.resume"]
+
+    epochs = []
+    with monkeypatch.context() as patch:
+        keep = train._keep
+        patch.setattr(train, "_keep", lambda path, state: (epochs.append(state["epoch"]), keep(path, state)))
+        assert cli(*command(data, "Art", "--epochs", 3, "--out", parts))[0] == 0
+    assert epochs == [2, 3], "the first epoch is not trained again"
+    expected, found = load_file(whole), load_file(parts)
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert sorted(path.name for path in parts.parent.iterdir()) == ["parts.md", "parts.safetensors"]
+    note = checkpoint.load(parts)[1]
+    assert note.architecture == {"timm": TAG, "num_classes": 65}
+    assert 0 <= note.made_by["clean_test_accuracy"] <= 1
+    assert f"{100 * note.made_by['clean_test_accuracy']:.2f} %" in parts.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize("other", ["domain", "seed", "start"])
+def test_another_training_is_not_taken_up(
+    cli: Cli, data: Path, tmp_path: Path, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.safetensors"
+    with monkeypatch.context() as patch:
+        interrupt_in_batch(patch, 2)
+        assert cli(*command(data, "Art", "--epochs", 2, "--out", out))[0] == 130
+    words = list(command(data, "Clipart" if other == "domain" else "Art", "--epochs", 2, "--out", out))
+    if other == "seed":
+        words += ["--seed", 1]
+    if other == "start":
+        state = load_file(data / "start.safetensors")
+        save_file({name: tensor + 0.01 for name, tensor in state.items()}, tmp_path / "moved.safetensors")
+        words[words.index("--model") + 1] = f"{TAG}={tmp_path / 'moved.safetensors'}"
+    epochs: list[int] = []
+    monkeypatch.setattr(train, "_keep", lambda path, state: epochs.append(state["epoch"]))
+    assert cli(*words)[0] == 0
+    assert epochs == [1, 2]
+
+
+def test_the_suite_finds_the_model_of_each_domain(cli: Cli, data: Path, tmp_path: Path) -> None:
+    run = ("run", "--suite", "office-home", "--data-root", data, "--methods", "source", "--limit", 8, "--seeds", 0)
+    status, _, err = cli(*run, "--out", tmp_path / "run")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "`tta-bench train-source office-home --domain Art` makes it" in err
+    for domain in DOMAINS:
+        assert cli(*command(data, domain, "--epochs", 1))[0] == 0
+        assert (data / "models" / f"office-home-{domain}.safetensors").is_file()
+
+    status, shown, _ = cli(*run, "--out", tmp_path / "run")
+    assert status == 0, shown
+    records = [json.loads(file.read_text()) for file in (tmp_path / "run" / "cells").glob("*.json")]
+    assert len(records) == 12
+    used = {record["cell"]["tasks"][0]: record["cell"]["weights"] for record in records}
+    for domain in DOMAINS:
+        weights = checkpoint.weights_hash(load_file(data / "models" / f"office-home-{domain}.safetensors"))
+        assert {used[task] for task in used if task.startswith(f"{domain}-to-")} == {weights}
+    assert len(set(used.values())) == 4, "each domain has a model of its own"
+    assert {record["samples"] for record in records} == {8}
+
+
+BAD = [
+    (["--domain", "Atr"], "office-home: unknown domain 'Atr'; did you mean 'Art'"),
+    ([], "train-source office-home needs --domain: Art, Clipart, Product or RealWorld"),
+    (["--domain", "Art", "--data-root", "none"], "--data-root none is no folder"),
+    (["--domain", "Product"], "OfficeHome/Product is missing: expected OfficeHome/<Art|"),
+    (["--domain", "Art", "--out", "file/art.safetensors"], "file/art.safetensors cannot be written"),
+    (["--domain", "Art", "--out", "folder.safetensors"], "folder.safetensors is a folder, expected a file"),
+    (["--domain", "Art", "--out", "art.pth"], "art.pth: expected a name that ends in .safetensors"),
+    (["--domain", "Art", "--model", "vit_tniy"], "unknown model 'vit_tniy'; did you mean"),
+    (["--domain", "Art", "--out", "old.safetensors"], "old.resume: no readable state of an interrupted training"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) or "nothing" for words, _ in BAD])
+def test_a_mistake_is_one_line(
+    cli: Cli, data: Path, words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "OfficeHome").mkdir()
+    for domain in ("Art", "Clipart"):
+        (tmp_path / "OfficeHome" / domain).symlink_to(data / "OfficeHome" / domain)
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.safetensors").mkdir()
+    (tmp_path / "old.resume").write_bytes(b"no state")
+    model = f"{TAG}={data / 'start.safetensors'}"
+    status, shown, err = cli("train-source", "office-home", "--data-root", tmp_path, "--model", model, *words)
+    assert (status, said in err, err.count("\n"), shown) == (2, True, 1, ""), err
+    assert not list(tmp_path.rglob("*.safetensors/*"))
+
+
+def test_digits_have_no_domains(cli: Cli) -> None:
+    status, _, err = cli("train-source", "digits", "--domain", "Art")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "train-source digits takes no --domain" in err
