@@ -1,4 +1,4 @@
-"""Checks a run without running it, and goes on after a finding, so that one look shows all."""
+"""Checks a run before time is spent, and goes on after a finding, so that one look shows all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 from tta_bench import environment, plan, registry
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError
+from tta_bench.images import ImageSet
 from tta_bench.models import SourceModel
 from tta_bench.plan import Choices, Contender
 from tta_bench.precision import refuse_missing_bf16
+from tta_bench.scenarios import Part, make_stream
 from tta_bench.suite import Suite
+from tta_bench.trial import BATCH, BATCHES, Trial
 
 T = TypeVar("T")
 Look = Callable[..., Any]  # looks at one thing and notes a finding; returns what it saw, or None
@@ -28,7 +31,7 @@ class Finding:
 
 
 def check(suite: Suite, choices: Choices) -> list[Finding]:
-    """Look at device, methods, data and weights, each on its own."""
+    """Look at device, methods, data and weights, each on its own, and try every method on a few images."""
     findings: list[Finding] = []
 
     def look(what: str, at: Callable[[], T], tell: Callable[[T], str]) -> T | None:
@@ -62,15 +65,18 @@ def check(suite: Suite, choices: Choices) -> list[Finding]:
         return findings
     for task in suite.tasks:
         look(f"task {task}", lambda task=task: dataset.inspect(task), str)  # type: ignore[misc]
-    model = _look_at_models(look, suite, choices, dataset)
+    task, model = _look_at_models(look, suite, choices, dataset)
     if model:
-        _build_methods(look, suite, choices, contenders, model, dataset)
+        _try_methods(
+            look, suite, choices, contenders, model, dataset.sized(model.input_size, model.interpolation), task
+        )
     return findings
 
 
-def _look_at_models(look: Look, suite: Suite, choices: Choices, dataset: Dataset) -> SourceModel | None:
-    """Load the model of every task, each once; returns the first that is there."""
+def _look_at_models(look: Look, suite: Suite, choices: Choices, dataset: Dataset) -> tuple[str, SourceModel | None]:
+    """Load the model of every task, each once; returns the first that is there, and its task."""
     found: dict[str, SourceModel | None] = {}
+    first: tuple[str, SourceModel | None] = (suite.tasks[0], None)
     for task in suite.tasks:
         try:
             name = choices.model or dataset.model_for(task) or suite.model
@@ -82,31 +88,48 @@ def _look_at_models(look: Look, suite: Suite, choices: Choices, dataset: Dataset
                 lambda task=task: plan.source_model(task, dataset, suite, choices),
                 lambda model: f"weights {model.weights_hash}, mean {model.mean[0]:g}, std {model.std[0]:g}",
             )
-    return next((model for model in found.values() if model), None)
+            first = first if first[1] else (task, found[name])
+    return first
 
 
-def _build_methods(
+def _try_methods(
     look: Look,
     suite: Suite,
     choices: Choices,
     contenders: Sequence[Contender | None],
     model: SourceModel,
     dataset: Dataset,
+    task: str,
 ) -> None:
-    batch_size = choices.batch_size or suite.batch_size
-    for contender in contenders:
-        if contender is not None:
-            look(
-                f"{contender.label} on {model.name}",
-                lambda contender=contender: plan.try_method(contender, model, dataset, batch_size),
-                lambda method: f"adapts {sum(t.numel() for t in method.adapted_parameters().values()):,} numbers",
-            )
-    if any(contender and registry.installed().load(contender.method).needs_source for contender in contenders):
-        look(
-            "source images",
-            lambda: dataset.source_images(suite.tasks[0]),
-            lambda images: f"{len(images.ids):,} images",
-        )
+    """Build every method and let it adapt to a few images of the task, where they can be read."""
+    there = [contender for contender in contenders if contender is not None]
+    source = None
+    if any(registry.installed().load(contender.method).needs_source for contender in there):
+        source = look("source images", lambda: dataset.source_images(task), lambda found: f"{len(found.ids):,} images")
+    trial = _trial(suite, choices, dataset, task, source)
+
+    def attempt(contender: Contender) -> str:
+        batch_size, device = (trial.batch_size, trial.device) if trial else (suite.batch_size, None)
+        method = plan.try_method(contender, model, dataset, batch_size, device)
+        told = f"adapts {sum(t.numel() for t in method.adapted_parameters().values()):,} numbers"
+        if trial is None or (method.needs_source and source is None):
+            return f"{told}; not tried, its images are not there"
+        return f"{told}; tried on {trial.run(method)} images of {task}"
+
+    for contender in there:
+        look(f"{contender.label} on {model.name}", lambda contender=contender: attempt(contender), str)
+
+
+def _trial(suite: Suite, choices: Choices, dataset: Dataset, task: str, source: ImageSet | None) -> Trial | None:
+    """None where the images cannot be read or the device is not there: that has been found already."""
+    try:
+        device = environment.pick_device(choices.device)
+        images = dataset.open(task)
+    except UserError:
+        return None
+    batch_size = 1 if choices.scenario == "single" else choices.batch_size or suite.batch_size
+    stream = make_stream("normal", suite.name, suite.seeds[0], [Part(task, images)], BATCH * BATCHES)
+    return Trial(stream, source, dataset.num_classes, batch_size, device, choices.amp)
 
 
 def _settings_line(contender: Contender) -> str:

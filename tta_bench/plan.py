@@ -22,7 +22,7 @@ from tta_bench.method import Method
 from tta_bench.models import SourceModel
 from tta_bench.precision import refuse_missing_bf16
 from tta_bench.runner import Work
-from tta_bench.scenarios import OVER_ALL_TASKS, SEVERITIES, Part, make_stream
+from tta_bench.scenarios import IMBALANCE, OVER_ALL_TASKS, SEVERITIES, Part, make_stream, spelled
 from tta_bench.stream import Stream, digest
 from tta_bench.suite import Scenario, Suite
 
@@ -35,6 +35,7 @@ class Choices:
     model: str | None = None
     seeds: tuple[int, ...] = ()
     scenario: Scenario = "normal"
+    imbalance: float = IMBALANCE  # of label-shift
     limit: int | None = None
     batch_size: int | None = None
     device: str = "auto"
@@ -44,6 +45,10 @@ class Choices:
     amp: str | None = None
     compile: bool = False
     overrides: dict[str, settings.Settings] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.imbalance != IMBALANCE and self.scenario != "label-shift":
+            raise UserError(f"--imbalance is of --scenario label-shift, this is {self.scenario}")
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Plan:
     """A suite with all choices made and checked: what is wrong with them is known before any time is spent."""
 
     def __init__(self, suite: Suite, choices: Choices) -> None:
-        self.scenario = choices.scenario
+        self.scenario, self.imbalance = choices.scenario, choices.imbalance
         if self.scenario == "single" and choices.batch_size not in (None, 1):
             raise UserError(
                 f"--scenario single has batches of one image, not {choices.batch_size}: leave --batch-size out"
@@ -109,7 +114,9 @@ class Plan:
         for parts in self._parts():
             task = parts[0].task
             for seed in self.suite.seeds:
-                stream = make_stream(self.scenario, self.suite.name, seed, parts, self.limit)
+                stream = make_stream(
+                    self.scenario, self.suite.name, seed, parts, self.limit, imbalance=self.imbalance
+                )
                 for contender in self.contenders:
                     yield Work(
                         label=contender.label,
@@ -150,7 +157,7 @@ class Plan:
             suite=self.suite.name,
             suite_version=self.suite.version,
             tasks=tuple(dict.fromkeys(stream.tasks)),
-            scenario=self.scenario,
+            scenario=spelled(self.scenario, self.imbalance),
             seed=seed,
             method=contender.method,
             settings=_plain(resolved),
@@ -214,11 +221,13 @@ def source_model(task: str, dataset: Dataset, suite: Suite, choices: Choices) ->
 _load_once = lru_cache(maxsize=4)(models.load)
 
 
-def try_method(contender: Contender, model: SourceModel, dataset: Dataset, batch_size: int) -> Method:
+def try_method(
+    contender: Contender, model: SourceModel, dataset: Dataset, batch_size: int, device: torch.device | None = None
+) -> Method:
     """Build a method on a copy of the model, to see whether it can be."""
     return registry.build_method(
         contender.method,
-        model.fresh(torch.device("cpu"), dataset.class_mask()),
+        model.fresh(device or torch.device("cpu"), dataset.class_mask()),
         num_classes=dataset.num_classes,
         batch_size=batch_size,
         params=contender.settings,

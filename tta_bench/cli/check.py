@@ -11,7 +11,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "check",
         help="find what is wrong before time is spent",
-        description="Check data, weights, methods and settings of a run without running it. Takes the options of run.",
+        description="Check data, weights, methods and settings of a run, and try every method on a few images. "
+        "Takes the options of run.",
     )
     options.add_choices(verb)
     verb.set_defaults(action=run)
