@@ -295,7 +295,7 @@ BAD = [
     (["nowhere", "curve"], "is no run folder"),
     (["nowhere", "tsne"], "is no inspection"),
     (["run", "pie"], "invalid choice"),
-    (["run", "curve", "--cost", "time"], "--cost means nothing to 'curve' (which knows --tasks, --methods)"),
+    (["run", "curve", "--cost", "time"], "--cost means nothing to 'curve' (which knows --tasks, --methods, --where)"),
     (["run", "curve", "--tasks", "fgo"], "no stream 'fgo'; did you mean 'fog'"),
     (["seen", "attention", "--tasks", "fgo"], "no task 'fgo'; did you mean 'fog'"),
     (["run", "pareto", "--methods", "bettr"], "no row 'bettr'; did you mean 'better'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tta_bench.cli import options
+from tta_bench.cli import options, where
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,22 +19,23 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb.add_argument("--a", required=True, metavar="ROW", help="the row to compare with, by its label in tables")
     verb.add_argument("--b", required=True, metavar="ROW", help="the row that may be better")
     verb.add_argument("--out", type=Path, metavar="DIR", help="also write compare.md, compare.csv and compare.tex here")
+    where.add(verb)
     verb.set_defaults(action=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench.report import differences, render
-    from tta_bench.report.rows import compare
+    from tta_bench.report.choose import comparison
     from tta_bench.report.runs import Runs
     from tta_bench.report.write import write_difference
 
     runs = Runs(args.dirs)
-    comparison = compare(runs.records)
-    found = differences.difference(comparison, args.a, args.b, runs)
+    rows = comparison(runs.records, args.where)
+    found = differences.difference(rows, args.a, args.b, runs)
     console = options.console()
-    render.show(differences.table(found, comparison.suite), console)
+    render.show(differences.table(found, rows.suite), console)
     console.print(differences.sentence(found), markup=False)
     if args.out:
-        files = write_difference(found, comparison.suite, args.out)
+        files = write_difference(found, rows.suite, args.out)
         console.print(f"Written: {', '.join(str(file) for file in files)}", markup=False)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tta_bench.cli import options
+from tta_bench.cli import options, where
 from tta_bench.figures.style import FORMATS
 
 FROM_RUNS = ("curve", "pareto", "rho")
@@ -41,13 +41,14 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb.add_argument("--cost", choices=("passes", "time"), help="default: passes, the same on every machine")
     verb.add_argument("--setting", metavar="NAME", help="default: predictor_rho")
     verb.add_argument("--block", choices=("first", "last"), help="default: last")
+    where.add(verb, default=None)
     verb.set_defaults(action=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench.figures import kinds, style
 
-    wanted = ("tasks", "methods", "cost", "setting", "block")
+    wanted = ("tasks", "methods", "cost", "setting", "block", "where")
     given = {name: getattr(args, name) for name in wanted if getattr(args, name) is not None}
     stem, chosen = place(args.out or args.dir / "figures" / args.kind, args.format)
     with style.house_style():

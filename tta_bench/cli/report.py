@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tta_bench.cli import options
+from tta_bench.cli import options, where
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -13,7 +13,9 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "report",
         help="make the tables of a run again",
         description="Make tables and a leaderboard from the records of one or several runs. "
-        "Runs whose suites answer one table of the paper share a table; what is not comparable is refused.",
+        "Runs whose suites answer one table of the paper share a table; what is not comparable is refused. "
+        "A folder that mixes scenarios, limits or batch sizes is reported in groups: the newest one of whole streams, "
+        "or that of --where.",
     )
     verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="a run's folder")
     verb.add_argument(
@@ -25,11 +27,13 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument("--out", type=Path, metavar="DIR", help="where the files go (default: DIR/report)")
     verb.add_argument("--paper", action="store_true", help="put the DPAL paper's numbers beside the measured ones")
+    where.add(verb)
     verb.set_defaults(action=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench.errors import UserError
+    from tta_bench.report.choose import comparisons
     from tta_bench.report.runs import Runs
     from tta_bench.report.write import check_formats, report_runs
 
@@ -40,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
     runs = Runs(args.dirs)
     folder = (args.out or runs.stores[0].report) if files_wanted else None
     console = options.console()
-    files = report_runs(runs, folder, console, args.format, args.paper)
+    found = comparisons(runs.records, args.where)
+    files = report_runs(found, runs, folder, console, args.format, args.paper)
     if files:
         console.print(f"Written: {', '.join(str(file) for file in files)}", markup=False)
-    return 1 if any(record.status != "done" for record in runs.records) else 0
+    return 1 if any(record.status != "done" for one in found for record in one.records) else 0

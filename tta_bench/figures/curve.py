@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.figures import rows, style
 from tta_bench.record import Record
+from tta_bench.report.choose import Wish
 from tta_bench.report.rows import Row
 from tta_bench.store import Store
 
@@ -49,9 +50,9 @@ class Curves:
     notes: tuple[str, ...]
 
 
-def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = ()) -> Curves:
+def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), where: Sequence[Wish] = ()) -> Curves:
     """The panels of a run's streams, in the order of its tasks or of those asked for."""
-    found = rows.read(folder, methods)
+    found = rows.read(folder, methods, where)
     streams = dict.fromkeys(record.cell.name for row in found.rows for record in row.records)
     for task in tasks:
         if task not in streams:

@@ -21,9 +21,9 @@ KINDS: dict[str, Any] = {
     "correlation": correlation,
 }
 OPTIONS = {
-    "curve": ("tasks", "methods"),
-    "pareto": ("methods", "cost"),
-    "rho": ("setting",),
+    "curve": ("tasks", "methods", "where"),
+    "pareto": ("methods", "cost", "where"),
+    "rho": ("setting", "where"),
     "tsne": ("tasks",),
     "attention": ("tasks",),
     "correlation": ("tasks", "block"),

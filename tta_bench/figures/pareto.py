@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from tta_bench.errors import UserError
 from tta_bench.figures import rows, style
 from tta_bench.record import Record
+from tta_bench.report.choose import Wish
 from tta_bench.report.rows import Comparison, Row
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ class Pareto:
         return best
 
 
-def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = ()) -> Pareto:
+def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where: Sequence[Wish] = ()) -> Pareto:
     """One point per row whose tasks are all done."""
-    found = rows.read(folder, methods)
-    price = _times_source(rows.read(folder)) if cost == "time" else _passes
+    found = rows.read(folder, methods, where)
+    price = _times_source(rows.read(folder, where=where)) if cost == "time" else _passes
     points, notes = [], list(found.notes)
     for number, row in enumerate(found.rows):
         scores = rows.averages(row, found.tasks)

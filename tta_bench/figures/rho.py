@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
 from tta_bench.figures import rows, style
+from tta_bench.report.choose import Wish
 from tta_bench.report.rows import Row
 
 if TYPE_CHECKING:
@@ -31,9 +33,9 @@ class Sweep:
     notes: tuple[str, ...]
 
 
-def data(folder: Path, setting: str = SETTING) -> Sweep:
+def data(folder: Path, setting: str = SETTING, where: Sequence[Wish] = ()) -> Sweep:
     """The sweep in a run's folder; rows that differ in more than the setting are refused."""
-    found = rows.read(folder)
+    found = rows.read(folder, where=where)
     swept = {float(row.first.cell.settings[setting]): row for row in found.rows if _has(row, setting)}
     if len(swept) < 2:
         raise UserError(

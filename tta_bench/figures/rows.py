@@ -9,15 +9,16 @@ from pathlib import Path
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.inspection import is_inspection
-from tta_bench.report.rows import Comparison, Row, compare
+from tta_bench.report.choose import Wish, comparison
+from tta_bench.report.rows import Comparison, Row
 from tta_bench.store import Store
 
 
-def read(folder: Path, methods: Sequence[str] = ()) -> Comparison:
+def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Wish] = ()) -> Comparison:
     """The rows of a run, or those of some methods in the order asked for."""
     if is_inspection(folder):
         raise UserError(f"{folder} is an inspection, and this figure needs a run's folder: tta-bench run makes one")
-    found = compare(Store.open(folder).records())
+    found = comparison(Store.open(folder).records(), where)
     known = [row.label for row in found.rows]
     for name in methods:
         if name not in known:
@@ -41,7 +42,7 @@ def spread(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def caution(comparison: Comparison) -> str:
+def caution(found: Comparison) -> str:
     """What a reader of the figure must know, for an axis label."""
-    cell = comparison.rows[0].first.cell
+    cell = found.rows[0].first.cell
     return "" if cell.limit is None else f"\nof the first {cell.limit} images"

@@ -19,15 +19,21 @@ class Rule(NamedTuple):
     what: str
     value: Callable[[Cell], str]
     option: Callable[[Cell], str]
+    key: str = ""  # by which `--where` tells them apart
 
 
 EVERYWHERE = (
-    Rule("--scenario", lambda c: c.scenario, lambda c: f"with --scenario {c.scenario}"),
-    Rule("--limit", lambda c: str(c.limit), lambda c: f"with --limit {c.limit}" if c.limit else "without --limit"),
-    Rule("batch size", lambda c: str(c.batch_size), lambda c: f"with --batch-size {c.batch_size}"),
-    Rule("device", lambda c: c.device, lambda c: f"with --device {c.device}"),
+    Rule("--scenario", lambda c: c.scenario, lambda c: f"with --scenario {c.scenario}", "scenario"),
+    Rule(
+        "--limit",
+        lambda c: str(c.limit),
+        lambda c: f"with --limit {c.limit}" if c.limit else "without --limit",
+        "limit",
+    ),
+    Rule("batch size", lambda c: str(c.batch_size), lambda c: f"with --batch-size {c.batch_size}", "batch_size"),
+    Rule("device", lambda c: c.device, lambda c: f"with --device {c.device}", "device"),
 )
-WEIGHTS = Rule("source weights", lambda c: f"{c.model} {c.weights[:12]}", lambda c: f"with --model {c.model}")
+WEIGHTS = Rule("source weights", lambda c: f"{c.model} {c.weights[:12]}", lambda c: f"with --model {c.model}", "model")
 IMAGES = Rule(
     "the code or description of the images",
     lambda c: f"version {c.suite_version}, {c.data_code}, {json.dumps(c.data, sort_keys=True)}",
@@ -85,8 +91,17 @@ def _hold(rule: Rule, records: Sequence[Record]) -> None:
     others = dict.fromkeys(r.label for group in found.values() if group is not most for r in group)
     raise UserError(
         f"these records do not fit into one table: {rule.what} differs ({seen}): "
-        f"run {', '.join(others)} again {rule.option(most[0].cell)}, or report them apart"
+        f"run {', '.join(others)} again {rule.option(most[0].cell)}{_apart(rule, records)}"
     )
+
+
+def _apart(rule: Rule, records: Sequence[Record]) -> str:
+    """The other way out, where one exists: a table of each kind."""
+    values = {getattr(record.cell, rule.key) for record in records} if rule.key else set()
+    if len(values) < 2:
+        return ""
+    value = getattr(records[0].cell, rule.key)
+    return f", or report them apart, as with --where {rule.key}={'none' if value is None else value}"
 
 
 def _hold_orders(records: Sequence[Record]) -> None:

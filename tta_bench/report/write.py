@@ -12,7 +12,7 @@ from tta_bench.errors import UserError, did_you_mean
 from tta_bench.record import Record
 from tta_bench.report import differences, latex, leaderboard, render
 from tta_bench.report.paper import paper_table
-from tta_bench.report.rows import Comparison, by_table, compare
+from tta_bench.report.rows import Comparison, compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import layout
 from tta_bench.report.values import Table
@@ -32,16 +32,17 @@ def report(records: Iterable[Record], folder: Path, console: Console, warnings: 
 
 
 def report_runs(
-    runs: Runs, folder: Path | None, console: Console, formats: Sequence[str] = DEFAULT, paper: bool = False
+    found: Sequence[Comparison],
+    runs: Runs,
+    folder: Path | None,
+    console: Console,
+    formats: Sequence[str] = DEFAULT,
+    paper: bool = False,
 ) -> list[Path]:
-    """Everything that these formats ask for, of one or several runs; runs of different tables get a folder each."""
+    """Everything that these formats ask for, of one or several comparisons; of several each gets a folder."""
     check_formats(formats)
-    groups = by_table(runs.records)
-    if not groups:
-        raise UserError("no records to report: run `tta-bench run` first")
-    comparisons = [_warned(compare(records), runs.warnings()) for records in groups.values()]  # refuse before writing
     written = []
-    for comparison in comparisons:
+    for comparison in (_warned(one, runs.warnings()) for one in found):
         tables = layout(comparison)
         beside = paper_table(comparison) if paper else None
         if beside:
@@ -52,7 +53,7 @@ def report_runs(
             if paper and not beside:
                 console.print(f"The paper has no table to put beside {comparison.suite}.\n", markup=False)
         if folder is not None:
-            home = folder if len(comparisons) == 1 else folder / comparison.suite
+            home = folder if len(found) == 1 else folder / comparison.suite
             files = _table_files(tables, comparison.suite, formats)
             written += _write(home, {**files, **_more_files(comparison, runs, formats)})
     return written

@@ -1,0 +1,30 @@
+"""`--where KEY=VALUE`: which records of a folder count, for the verbs that read run folders."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+KEYS = "scenario, limit, batch_size, model, device, seed, method, task, suite"
+
+
+def add(verb: argparse.ArgumentParser, **changes: Any) -> None:
+    """The option; its value is a list of wishes as `report.choose` takes them."""
+    content: dict[str, Any] = {
+        "action": "append",
+        "type": wish,
+        "default": [],
+        "metavar": "KEY=VALUE",
+        "help": f"only such records, as in limit=none or scenario=mixed; may be repeated (keys: {KEYS})",
+    }
+    verb.add_argument("--where", **{**content, **changes})
+
+
+def wish(text: str) -> tuple[str, str]:
+    from tta_bench.errors import UserError
+    from tta_bench.report.choose import parse
+
+    try:
+        return parse(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
