@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tta_bench.models import entrance
 
@@ -15,11 +16,13 @@ class CostCounter:
 
     A sample-forward is one image entering the model; a sample-backward is one image whose features
     (the classifier's input) receive a gradient, be it zero: a masked sample that is computed anyway counts.
+    Optimiser steps are those of any torch optimiser.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.sample_forwards = 0
         self.sample_backwards = 0
+        self.optimizer_steps = 0
         self._handles: list[Any] = []
         self._entrance = entrance(model)
         self._classifier = classifier(model)
@@ -28,6 +31,7 @@ class CostCounter:
         self._handles = [
             self._entrance.register_forward_pre_hook(self._on_forward),
             self._classifier.register_forward_pre_hook(self._on_features),
+            register_optimizer_step_post_hook(self._on_step),
         ]
         return self
 
@@ -47,6 +51,9 @@ class CostCounter:
 
     def _on_backward(self, gradient: Tensor) -> None:
         self.sample_backwards += len(gradient)
+
+    def _on_step(self, *optimizer: Any) -> None:
+        self.optimizer_steps += 1
 
 
 def classifier(model: nn.Module) -> nn.Module:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -10,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from tta_bench import environment, loading, memory
 from tta_bench.cell import Cell
+from tta_bench.clock import Stopwatch
 from tta_bench.cost import CostCounter
 from tta_bench.errors import CellFailed
 from tta_bench.images import ImageSet
+from tta_bench.method import Method
 from tta_bench.metrics import expected_calibration_error
 from tta_bench.models import SourceModel
 from tta_bench.precision import autocast, compiled
@@ -43,55 +44,15 @@ class Work:
     workers: int | None = None  # that read images; None: as many as help
 
 
-class Stopwatch:
-    """Wall time of work on a device; a GPU is synchronised at both ends, so queued kernels are counted."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.laps: list[float] = []
-
-    def __enter__(self) -> Stopwatch:
-        synchronise(self.device)
-        self._start = time.perf_counter()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        synchronise(self.device)
-        self.laps.append(time.perf_counter() - self._start)
-
-    @property
-    def total(self) -> float:
-        return sum(self.laps)
-
-
-def synchronise(device: torch.device) -> None:
-    """Wait until the device has done all that was asked of it; a CPU always has."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
-
-
 def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> tuple[Record, Predictions]:
     """Run a cell to its end. Whatever the method raises comes through; bad logits are a CellFailed."""
     cell, device = work.cell, work.device
     memory.start(device)
     building, preparing, reading, adapting = (Stopwatch(device) for _ in range(4))
     with building:
-        model = work.model.fresh(device, work.class_mask)
-        if cell.compile:
-            model = compiled(model)
-        method = build_method(
-            cell.method,
-            model,
-            num_classes=work.num_classes,
-            batch_size=cell.batch_size,
-            params=cell.settings,
-        )
+        model, method = build(work)
     with CostCounter(model) as prepared, preparing:
-        if method.needs_source:
-            with autocast(device, cell.amp):
-                method.prepare(source_batches(work))
+        prepare(work, method)
 
     scores = Scores(work.stream.images.labels, work.num_classes)
     plan = list(work.stream.batches(cell.batch_size))
@@ -139,6 +100,25 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
         finished_at=now(),
     )
     return record, predictions
+
+
+def build(work: Work) -> tuple[nn.Module, Method]:
+    """A fresh model and a fresh method on it."""
+    cell = work.cell
+    model = work.model.fresh(work.device, work.class_mask)
+    if cell.compile:
+        model = compiled(model)
+    method = build_method(
+        cell.method, model, num_classes=work.num_classes, batch_size=cell.batch_size, params=cell.settings
+    )
+    return model, method
+
+
+def prepare(work: Work, method: Method) -> None:
+    """Show source images to a method that needs them."""
+    if method.needs_source:
+        with autocast(work.device, work.cell.amp):
+            method.prepare(source_batches(work))
 
 
 def read(work: Work, images: ImageSet, plan: Iterable[NDArray[np.int64]]) -> loading.Batches:

@@ -1,0 +1,96 @@
+"""Clocks of devices that are not here, on a fake GPU whose time the test moves."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tta_bench.clock import EventWatch, Stopwatch, step_watch
+
+
+class FakeGpu:
+    """Kernels are queued at once and done later; an event is reached when the kernels before it are done."""
+
+    def __init__(self) -> None:
+        self.host = 0.0  # seconds
+        self.busy_until = 0.0
+        self.log: list[str] = []
+
+    def kernel(self, seconds: float) -> None:
+        self.busy_until = max(self.host, self.busy_until) + seconds
+        self.log.append("kernel")
+
+    def synchronize(self, device: object = None) -> None:
+        self.host = max(self.host, self.busy_until)
+        self.log.append("synchronize")
+
+    def event(self, enable_timing: bool = False) -> FakeEvent:
+        assert enable_timing
+        return FakeEvent(self)
+
+
+class FakeEvent:
+    def __init__(self, gpu: FakeGpu) -> None:
+        self.gpu = gpu
+
+    def record(self) -> None:
+        self.at = max(self.gpu.host, self.gpu.busy_until)
+        self.gpu.log.append("record")
+
+    def synchronize(self) -> None:
+        self.gpu.host = max(self.gpu.host, self.at)
+
+    def elapsed_time(self, other: FakeEvent) -> float:
+        return 1000 * (other.at - self.at)  # milliseconds, as CUDA gives them
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+    monkeypatch.setattr(torch.cuda, "synchronize", fake.synchronize)
+    monkeypatch.setattr(torch.cuda, "Event", fake.event)
+    monkeypatch.setattr("time.perf_counter", lambda: fake.host)
+    return fake
+
+
+CUDA = torch.device("cuda")
+
+
+@pytest.mark.parametrize("watch", [Stopwatch(CUDA), EventWatch(CUDA)])
+def test_queued_kernels_are_counted_and_earlier_ones_are_not(watch: Stopwatch, gpu: FakeGpu) -> None:
+    gpu.kernel(5.0)  # of an earlier step, still running
+    with watch:
+        gpu.kernel(0.2)
+        gpu.kernel(0.3)
+    assert watch.laps == [pytest.approx(0.5)]
+
+
+def test_events_see_the_gaps_that_a_waiting_host_leaves(gpu: FakeGpu) -> None:
+    watch = EventWatch(CUDA)
+    with watch:
+        gpu.kernel(0.2)
+        gpu.synchronize()  # as `.item()` does
+        gpu.host += 0.1  # Python thinks
+        gpu.kernel(0.3)
+    assert watch.total == pytest.approx(0.6)
+
+
+def test_the_device_is_synchronised_before_the_first_event(gpu: FakeGpu) -> None:
+    with EventWatch(CUDA):
+        gpu.kernel(0.1)
+    assert gpu.log == ["synchronize", "record", "kernel", "record"]
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mps"])
+def test_a_gpu_is_synchronised_at_both_ends(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: calls.append("cuda"))
+    monkeypatch.setattr(torch.mps, "synchronize", lambda: calls.append("mps"))
+    with Stopwatch(torch.device(kind)):
+        calls.append("work")
+    assert calls == [kind, "work", kind]
+
+
+def test_every_device_has_its_clock() -> None:
+    kinds = {kind: type(step_watch(torch.device(kind))).__name__ for kind in ("cpu", "cuda", "mps")}
+    assert kinds == {"cpu": "Stopwatch", "cuda": "EventWatch", "mps": "Stopwatch"}

@@ -1,0 +1,59 @@
+"""Times work on a device: the wall clock of a CPU, and the GPU's own events where there is one."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+
+class Stopwatch:
+    """Wall time of work on a device; a GPU is synchronised at both ends, so queued kernels are counted."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.laps: list[float] = []
+
+    def __enter__(self) -> Stopwatch:
+        synchronise(self.device)
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        synchronise(self.device)
+        self.laps.append(time.perf_counter() - self._start)
+
+    @property
+    def total(self) -> float:
+        return sum(self.laps)
+
+
+class EventWatch(Stopwatch):
+    """Time between two events in a CUDA stream: the host's own jitter at the ends is not in it, its delays between
+    kernels are."""
+
+    def __enter__(self) -> EventWatch:
+        synchronise(self.device)  # an earlier step's kernels are not this one's
+        self._from: Any = torch.cuda.Event(enable_timing=True)
+        self._to: Any = torch.cuda.Event(enable_timing=True)
+        self._from.record()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._to.record()
+        self._to.synchronize()
+        self.laps.append(self._from.elapsed_time(self._to) / 1e3)
+
+
+def step_watch(device: torch.device) -> Stopwatch:
+    """The finest clock for a single step on a device."""
+    return EventWatch(device) if device.type == "cuda" else Stopwatch(device)
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done all that was asked of it; a CPU always has."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
