@@ -22,6 +22,9 @@ class Watcher:
     def on_batch(self, images: int, accuracy: float) -> None:
         """The cell has done so many images, with this accuracy so far."""
 
+    def on_damage(self, work: Work) -> None:
+        """A cell was finished, but its predictions are gone: it runs again."""
+
     def on_record(self, record: Record, is_new: bool) -> None:
         """A cell has ended, or was found in the store."""
 
@@ -31,7 +34,11 @@ def execute(plan: Plan, store: Store, watcher: Watcher) -> list[Record]:
     records = []
     for work in plan.work():
         record = store.find(work.cell)
-        is_new = record is None or record.status != "done"
+        finished = record is not None and record.status == "done"
+        damaged = finished and not store.has_predictions(work.cell)
+        is_new = damaged or not finished
+        if damaged:
+            watcher.on_damage(work)
         if is_new:
             watcher.on_start(work)
             record = _run_and_save(work, store, watcher.on_batch)

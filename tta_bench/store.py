@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +111,10 @@ class Store:
         """The record of this very cell, if it is there."""
         path = self._path(cell, ".json")
         return self._read(path) if path.exists() else None
+
+    def has_predictions(self, cell: Cell) -> bool:
+        """Whether a cell's predictions lie there whole, as far as the file's end tells: a cut off one lacks it."""
+        return is_zipfile(self.prediction_file(cell))
 
     def records(self) -> list[Record]:
         """All records, in the order of tasks and methods in which they were last asked for."""

@@ -22,12 +22,23 @@ class RunWatcher(Watcher):
         self.console = console
         self.finished = 0
         self.kept = 0
+        self.reused = 0
+
+    def on_damage(self, work: Work) -> None:
+        name = f"{work.label} on {work.cell.name}, seed {work.cell.seed}"
+        self.console.print(f"{name}: its predictions are missing or cut off, so it runs again", markup=False)
 
     def on_record(self, record: Record, is_new: bool) -> None:
         self.finished += record.status == "done"
         self.kept += 1
+        self.reused += not is_new
         if is_new:
             self.console.print(f"[{self.kept:>{len(str(self.cells))}}/{self.cells}] {_line(record)}", markup=False)
+
+    def tell_reused(self, advice: str) -> None:
+        """Nobody should take an old result for a new one in silence."""
+        if self.reused:
+            self.console.print(f"{self.reused} of {self.cells} cells were there already ({advice}).", markup=False)
 
     def stop(self) -> None:
         """Take moving parts off the screen."""

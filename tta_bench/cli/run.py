@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
                 f"Run the same command again to go on."
             )
             return 130
+    watcher.tell_reused("use --fresh to run them again")
     console.print()
     files = report(records, store.report, console, store.warnings())
     console.print(f"Written: {', '.join(str(file) for file in files)}")

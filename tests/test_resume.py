@@ -1,0 +1,52 @@
+"""Running the same command again: what is finished stays, what is damaged runs again, and both are said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+from tta_bench import bench
+
+
+def command(small_suite: Path, *more: object) -> tuple[object, ...]:
+    return ("run", "--suite", small_suite, "--out", small_suite.parent / "run", "--methods", "source", *more)
+
+
+def test_a_first_run_reuses_nothing(cli: Cli, small_suite: Path) -> None:
+    assert "were there already" not in cli(*command(small_suite, "--limit", 32))[1]
+
+
+def test_resuming_says_how_much_was_there(cli: Cli, small_suite: Path) -> None:
+    cli(*command(small_suite, "--limit", 32))
+    _, shown, _ = cli(*command(small_suite, "--limit", 32, "--seeds", "0,1"))
+    assert "2 of 4 cells were there already (use --fresh to run them again)." in shown
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut off"])
+def test_a_cell_without_whole_predictions_runs_again(cli: Cli, small_suite: Path, damage: str) -> None:
+    cli(*command(small_suite, "--limit", 32))
+    path = min((small_suite.parent / "run" / "cells").glob("*.npz"))  # of brightness
+    whole = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(whole[: len(whole) // 2])
+    assert cli("report", small_suite.parent / "run")[0] == 0, "tables need no predictions"
+    status, shown, _ = cli(*command(small_suite, "--limit", 32))
+    assert status == 0
+    assert "source on brightness, seed 0: its predictions are missing or cut off, so it runs again" in shown
+    assert "1 of 2 cells were there already" in shown
+    assert path.read_bytes() == whole
+
+
+def test_a_failed_cell_needs_no_predictions(cli: Cli, small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(work: bench.Work, on_batch: object) -> object:
+        raise ValueError("no luck")
+
+    monkeypatch.setattr(bench, "run_cell", breaks)
+    cli(*command(small_suite, "--limit", 32))
+    _, shown, _ = cli(*command(small_suite, "--limit", 32))
+    assert "cut off" not in shown
+    assert "were there already" not in shown
