@@ -35,7 +35,7 @@ class Choices:
     model: str | None = None
     seeds: tuple[int, ...] = ()
     scenario: Scenario = "normal"
-    imbalance: float = IMBALANCE  # of label-shift
+    imbalance: float | None = None  # of label-shift; None: the usual
     limit: int | None = None
     batch_size: int | None = None
     device: str = "auto"
@@ -47,7 +47,7 @@ class Choices:
     overrides: dict[str, settings.Settings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.imbalance != IMBALANCE and self.scenario != "label-shift":
+        if self.imbalance is not None and self.scenario != "label-shift":
             raise UserError(f"--imbalance is of --scenario label-shift, this is {self.scenario}")
 
 
@@ -64,7 +64,8 @@ class Plan:
     """A suite with all choices made and checked: what is wrong with them is known before any time is spent."""
 
     def __init__(self, suite: Suite, choices: Choices) -> None:
-        self.scenario, self.imbalance = choices.scenario, choices.imbalance
+        self.scenario = choices.scenario
+        self.imbalance = IMBALANCE if choices.imbalance is None else choices.imbalance
         if self.scenario == "single" and choices.batch_size not in (None, 1):
             raise UserError(
                 f"--scenario single has batches of one image, not {choices.batch_size}: leave --batch-size out"
@@ -114,9 +115,7 @@ class Plan:
         for parts in self._parts():
             task = parts[0].task
             for seed in self.suite.seeds:
-                stream = make_stream(
-                    self.scenario, self.suite.name, seed, parts, self.limit, imbalance=self.imbalance
-                )
+                stream = make_stream(self.scenario, self.suite.name, seed, parts, self.limit, imbalance=self.imbalance)
                 for contender in self.contenders:
                     yield Work(
                         label=contender.label,

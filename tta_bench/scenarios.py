@@ -4,7 +4,7 @@
 |---|---|
 | normal | one task, shuffled; every task starts from the source weights (the DPAL paper) |
 | single | the same, one image at a time |
-| label-shift | one task, class after class: the step's class is drawn `IMBALANCE` times as often as each other |
+| label-shift | one task, class after class: a step's class is drawn `imbalance` times as often as each other |
 | gradual | one task, its severity rising from 1 to 5 and falling again |
 | continual | all tasks one after the other, never reset |
 | mixed | all tasks shuffled together |
@@ -38,18 +38,38 @@ class Part:
     images: ImageSet
 
 
-def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part], limit: int | None = None) -> Stream:
-    """The stream of these parts; `images` are those of all parts, joined."""
-    names = ("stream", suite, *dict.fromkeys(part.task for part in parts), scenario, seed)
+def make_stream(
+    scenario: Scenario,
+    suite: str,
+    seed: int,
+    parts: Sequence[Part],
+    limit: int | None = None,
+    *,
+    imbalance: float = IMBALANCE,
+) -> Stream:
+    """The stream of these parts; `images` are those of all parts, joined. Only label-shift knows an imbalance."""
+    named = scenario if scenario != "label-shift" else spelled(scenario, imbalance)
+    names = ("stream", suite, *dict.fromkeys(part.task for part in parts), named, seed)
     images = parts[0].images if len(parts) == 1 else Joined([(part.task, part.images) for part in parts])
     if scenario == "label-shift":
-        order = _class_after_class(images.labels, names)
+        order = _class_after_class(images.labels, imbalance, names)
     elif scenario in ("continual", "gradual"):
         order = _one_after_the_other([len(part.images.ids) for part in parts], names, scenario == "gradual")
     else:
         order = permutation(len(images.ids), *names)
     order = order[:limit]
     return Stream(tuple(part.task for part in parts), images, order, digest([images.ids[i] for i in order]))
+
+
+def spelled(scenario: Scenario, imbalance: float = IMBALANCE) -> str:
+    """The scenario as a command line spells it, with an imbalance that is not the usual one.
+
+    It names streams and cells: tables never mix two ratios, and the usual one has the name that it always had.
+    """
+    if imbalance == IMBALANCE:
+        return scenario
+    ratio = int(imbalance) if imbalance == int(imbalance) else imbalance
+    return f"{scenario} --imbalance {ratio}"
 
 
 def _one_after_the_other(sizes: Sequence[int], names: tuple[object, ...], share: bool) -> NDArray[np.int64]:
@@ -62,15 +82,15 @@ def _one_after_the_other(sizes: Sequence[int], names: tuple[object, ...], share:
     return np.concatenate([start + order for start, order in zip(starts, orders, strict=True)]).astype(np.int64)
 
 
-def _class_after_class(labels: NDArray[np.int64], names: tuple[object, ...]) -> NDArray[np.int64]:
-    """Draws with replacement: one step per class, in which that class outweighs each other by IMBALANCE."""
+def _class_after_class(labels: NDArray[np.int64], imbalance: float, names: tuple[object, ...]) -> NDArray[np.int64]:
+    """Draws with replacement: one step per class, in which that class outweighs each other by the imbalance."""
     rng = np.random.Generator(np.random.PCG64(seed_of(*names)))
     classes, counts = np.unique(labels, return_counts=True)
     members = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
     order = []
     for step in permutation(len(classes), *names):
         weights = np.ones(len(classes))
-        weights[step] = IMBALANCE
+        weights[step] = imbalance
         drawn = rng.choice(len(classes), DRAWS_PER_CLASS, p=weights / weights.sum())
         order += [members[c][rng.integers(len(members[c]))] for c in drawn]
     return np.array(order, dtype=np.int64)

@@ -37,6 +37,7 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how = verb.add_argument_group("how to run")
     how.add_argument("--seeds", type=seeds, default=(), metavar="0,1,2", help=_SEEDS)
     how.add_argument("--scenario", choices=SCENARIOS, default="normal", help=_SCENARIO)
+    how.add_argument("--imbalance", type=ratio, metavar="RATIO", help=_IMBALANCE)
     how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
     how.add_argument("--device", default="auto", help=_DEVICE)
@@ -54,6 +55,7 @@ _MODEL = "a model of `list models`, a timm tag or a .safetensors file (default: 
 _SET = "a method's setting, as in sar.lr=0.01; may be repeated"
 _SEEDS = "seeds of the stream's order, each a run of its own (default: the suite's)"
 _SCENARIO = "how tasks become streams (default: normal, each task from the source weights)"
+_IMBALANCE = "label-shift: how many times as often as each other class the current one comes (default: 500000)"
 _LIMIT = "only the first N images of each stream; marks results as not reportable"
 _WORKERS = "processes that read images (default: as many as help)"
 _CACHE = "keep decoded images here, so that the next method reads at memory speed"
@@ -70,6 +72,7 @@ def choices(args: argparse.Namespace) -> Choices:
         model=args.model,
         seeds=args.seeds,
         scenario=args.scenario,
+        imbalance=args.imbalance,
         limit=args.limit,
         batch_size=args.batch_size,
         device=args.device,
@@ -109,6 +112,17 @@ def seeds(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"expected whole numbers as in 0,1,2, got '{text}'") from error
     if min(found) < 0 or len(set(found)) < len(found):
         raise argparse.ArgumentTypeError(f"expected different numbers of at least 0, got '{text}'")
+    return found
+
+
+def ratio(text: str) -> float:
+    """A number above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got '{text}'")
     return found
 
 

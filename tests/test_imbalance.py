@@ -1,0 +1,97 @@
+"""--imbalance: part of a stream's name and of its cell, so that tables never mix two ratios."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import Cli
+from tta_bench import scenarios
+from tta_bench.errors import UserError
+from tta_bench.images import ArrayImages
+from tta_bench.plan import Choices
+from tta_bench.scenarios import IMBALANCE, Part, make_stream, spelled
+
+CLASSES = 20
+LABELS = np.arange(40 * CLASSES) % CLASSES
+IMAGES = ArrayImages(np.zeros((len(LABELS), 3, 1, 1), np.uint8), LABELS, [f"{i}" for i in range(len(LABELS))])
+
+
+def steps(ratio: float, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
+    """How often each class comes in each step, the most frequent first."""
+    stream = make_stream("label-shift", "s", seed, [Part("fog", IMAGES)], imbalance=ratio)
+    drawn = LABELS[stream.order].reshape(CLASSES, scenarios.DRAWS_PER_CLASS)
+    return np.array([np.sort(np.bincount(step, minlength=CLASSES))[::-1] for step in drawn])
+
+
+@pytest.mark.parametrize("ratio", [1, 10, 100, 1000, IMBALANCE])
+def test_a_steps_class_has_the_share_that_the_ratio_says(ratio: float) -> None:
+    share = ratio / (ratio + CLASSES - 1)
+    stream = make_stream("label-shift", "s", 0, [Part("fog", IMAGES)], imbalance=ratio)
+    drawn = LABELS[stream.order].reshape(CLASSES, -1)
+    if ratio == 1:  # no class stands out: all are about as frequent in every step
+        assert steps(1)[:, 0].mean() < 3 * scenarios.DRAWS_PER_CLASS / CLASSES
+        assert (np.bincount(LABELS[stream.order]) > 60).all()
+        return
+    main = [int(np.bincount(step).argmax()) for step in drawn]
+    assert sorted(main) == list(range(CLASSES)), "each class has one step"
+    found = float(np.mean([np.mean(step == c) for step, c in zip(drawn, main, strict=True)]))
+    assert abs(found - share) < 4 * np.sqrt(share * (1 - share) / drawn.size) + 1e-9
+
+
+def test_the_usual_ratio_has_the_name_and_the_order_it_always_had() -> None:
+    usual = make_stream("label-shift", "s", 0, [Part("fog", IMAGES)])
+    assert usual.digest == "005ce1fcfd203bcf"  # before there was a choice
+    assert make_stream("label-shift", "s", 0, [Part("fog", IMAGES)], imbalance=500_000.0).digest == usual.digest
+    assert spelled("label-shift") == spelled("label-shift", 500_000.0) == "label-shift"
+    assert make_stream("label-shift", "s", 0, [Part("fog", IMAGES)], imbalance=1000).digest != usual.digest
+
+
+def test_a_ratio_has_one_name() -> None:
+    assert spelled("label-shift", 1000) == spelled("label-shift", 1000.0) == "label-shift --imbalance 1000"
+    assert spelled("label-shift", 1.5) == "label-shift --imbalance 1.5"
+    assert spelled("label-shift", 1234567) == "label-shift --imbalance 1234567"
+
+
+def test_two_ratios_are_cells_of_their_own(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    run = ("run", "--suite", small_suite, "--methods", "source", "--limit", 32, "--scenario", "label-shift")
+    for more in ([], ["--imbalance", "500000"], ["--imbalance", "1000"], ["--imbalance", "1000.0"]):
+        status, shown, _ = cli(*run, *more, "--out", tmp_path / "run")
+        assert status == 0, shown
+        ratio = more and more[1].startswith("1000")
+        assert f"Scenario: label-shift{' --imbalance 1000' if ratio else ''}." in shown
+    records = [json.loads(file.read_text())["cell"] for file in (tmp_path / "run" / "cells").glob("*.json")]
+    assert sorted((cell["tasks"][0], cell["scenario"]) for cell in records) == [
+        (task, scenario)
+        for task in ("brightness", "contrast")
+        for scenario in ("label-shift", "label-shift --imbalance 1000")
+    ]
+    _, shown, _ = cli("report", tmp_path / "run")
+    assert shown.count("Scenario: label-shift") == 1, "the two ratios are never averaged into one row"
+
+
+@pytest.mark.parametrize("verb", ["run", "check"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--imbalance", "1000"], "--imbalance is of --scenario label-shift, this is normal"),
+        (["--scenario", "mixed", "--imbalance", "500000"], "--imbalance is of --scenario label-shift, this is mixed"),
+        *(
+            (["--scenario", "label-shift", "--imbalance", wrong], f"expected a number above 0, got '{wrong}'")
+            for wrong in ("0", "-3", "many", "inf", "nan")
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(cli: Cli, verb: str, words: list[str], said: str, tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "run"] if verb == "run" else []
+    status, shown, err = cli(verb, *words, *out)
+    assert (status, said in err, err.count("\n"), shown) == (2, True, 1, ""), err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_choices_refuse_it_too() -> None:
+    with pytest.raises(UserError, match="--imbalance is of --scenario label-shift"):
+        Choices(scenario="gradual", imbalance=10)
