@@ -86,6 +86,15 @@ def test_a_plug_in_that_raises_on_import_stops_nothing_else(site: Path, tmp_path
     assert not (tmp_path / "run").exists()
 
 
+def test_a_name_that_cannot_be_said_is_listed_as_broken(site: Path) -> None:
+    install(site, "spoken", "my method = spoken:Mine", MINE)
+    listed = tta_bench(site, "list", "methods")
+    assert listed.returncode == 0
+    said = "method 'my method' of spoken cannot be used: its name may have letters, digits, '-', '_' and '.' only"
+    assert said in " ".join(listed.stdout.split())
+    assert "nobody, 2026" in listed.stdout
+
+
 def test_a_name_claimed_twice_names_both(site: Path) -> None:
     install(site, "thief", "tent = thief:Mine", MINE)
     ran = tta_bench(site, "run", "--methods", "tent")

@@ -5,6 +5,7 @@ Built-in methods come the same way as a stranger's package, so nobody needs to f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -41,6 +42,11 @@ class Registry:
         if others:
             owners = " and ".join(_package(e) for e in (first, *others))
             raise UserError(f"method '{name}' is claimed by {owners}: uninstall one of them")
+        if not re.fullmatch(r"[\w.-]+", name):  # it could not be said in --methods a,b or --set a.lr=1, nor be a file's
+            raise UserError(
+                f"method '{name}' of {_package(first)} cannot be used: "
+                f"its name may have letters, digits, '-', '_' and '.' only"
+            )
         return first
 
     def load(self, name: str) -> type[Method]:
