@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from tta_bench import build_method, models, scenarios
 from tta_bench.images import ArrayImages, Joined
 from tta_bench.registry import installed
-from tta_bench.scenarios import Part, make_stream
+from tta_bench.scenarios import SEVERITIES, Part, make_stream
 from tta_bench.stream import Stream, digest
 from tta_bench.suite import SCENARIOS, Scenario
 
@@ -57,6 +58,37 @@ def test_a_limit_takes_the_beginning() -> None:
     whole, part = stream(), make_stream("normal", "s", 0, [Part("fog", images())], limit=10)
     assert list(part.order) == list(whole.order[:10])
     assert part.digest != whole.digest
+
+
+@pytest.mark.parametrize("scenario", ["continual", "mixed"])
+def test_a_limit_reaches_every_task(scenario: Scenario) -> None:
+    tasks = ("fog", "snow", "frost")
+    whole = stream(scenario=scenario, tasks=tasks)
+    part = make_stream(scenario, "s", 0, [Part(task, images()) for task in tasks], limit=10)
+    assert Counter(part.task_of(part.order)) == {"fog": 10, "snow": 10, "frost": 10}
+    seen: Counter[str] = Counter()
+    expected = []
+    for position, task in zip(whole.order, whole.task_of(whole.order), strict=True):
+        seen[task] += 1
+        if seen[task] <= 10:
+            expected.append(position)
+    assert list(part.order) == expected, "the first of each task, in the order of the whole"
+
+
+def test_a_limited_gradual_stream_still_rises_and_falls() -> None:
+    parts = [Part("fog", images(90)) for _ in SEVERITIES]
+    part = make_stream("gradual", "s", 0, parts, limit=18)
+    severity = [SEVERITIES[position // 90] for position in part.order]
+    assert len(severity) == 18
+    assert list(dict.fromkeys(severity)) == [1, 2, 3, 4, 5]
+    assert severity[-1] == 1
+
+
+@pytest.mark.parametrize(("limit", "is_part"), [(None, False), (99, True), (100, False), (101, False)])
+def test_a_limit_that_cuts_nothing_is_none(limit: int | None, is_part: bool) -> None:
+    part = make_stream("normal", "s", 0, [Part("fog", images())], limit)
+    assert part.is_part is is_part
+    assert (part.digest == stream().digest) is not is_part
 
 
 def test_batches_cover_the_stream_and_the_last_may_be_short() -> None:

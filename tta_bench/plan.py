@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import cast
 
@@ -76,7 +76,7 @@ class Plan:
             seeds=choices.seeds or suite.seeds,
             batch_size=1 if self.scenario == "single" else choices.batch_size or suite.batch_size,
         )
-        self.limit = choices.limit
+        self.asked_limit = choices.limit
         self.device = environment.pick_device(choices.device)
         self.amp, self.compile = choices.amp, choices.compile
         if self.amp:
@@ -128,6 +128,18 @@ class Plan:
                         device=self.device,
                         workers=self.workers,
                     )
+
+    @cached_property
+    def limit(self) -> int | None:
+        """The limit, if it cuts any stream short; one that changes nothing leaves a whole run, to be reported as such.
+
+        One answer for all cells: a table has no place for whole streams beside parts.
+        """
+        asked = self.asked_limit
+        if asked is None:
+            return None
+        streams = (make_stream(self.scenario, self.suite.name, 0, parts, asked) for parts in self._parts())
+        return asked if any(stream.is_part for stream in streams) else None
 
     def _parts(self) -> Iterator[list[Part]]:
         """The images of each stream."""

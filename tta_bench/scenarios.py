@@ -57,8 +57,26 @@ def make_stream(
         order = _one_after_the_other([len(part.images.ids) for part in parts], names, scenario == "gradual")
     else:
         order = permutation(len(images.ids), *names)
-    order = order[:limit]
-    return Stream(tuple(part.task for part in parts), images, order, digest([images.ids[i] for i in order]))
+    tasks = tuple(part.task for part in parts)
+    whole = Stream(tasks, images, order, "")
+    if limit is not None:
+        order = order[_first_of_each(whole, limit, spread=scenario == "gradual")]
+    kept = digest([images.ids[i] for i in order])
+    return Stream(tasks, images, order, kept, is_part=len(order) < len(whole.order))
+
+
+def _first_of_each(stream: Stream, limit: int, *, spread: bool) -> NDArray[np.int64]:
+    """Places in a stream of the first `limit` images of each task, so that a short trial reaches every task.
+
+    With `spread` they are taken from the whole length of the stream: a gradual one would else never get harder.
+    """
+    task = stream.task_of(stream.order)
+    kept = []
+    for name in dict.fromkeys(stream.tasks):
+        places = np.flatnonzero(task == name)
+        even = np.linspace(0, len(places) - 1, min(limit, len(places))).round().astype(np.int64)
+        kept.append(places[even] if spread else places[:limit])
+    return np.sort(np.concatenate(kept))
 
 
 def spelled(scenario: Scenario, imbalance: float = IMBALANCE) -> str:

@@ -20,6 +20,7 @@ class Stream:
     images: ImageSet
     order: NDArray[np.int64]
     digest: str
+    is_part: bool = False  # cut short by a limit
 
     def batches(self, batch_size: int) -> Iterator[NDArray[np.int64]]:
         """Positions in the image set, batch by batch; the last batch may be short."""
