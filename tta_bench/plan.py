@@ -22,7 +22,7 @@ from tta_bench.method import Method
 from tta_bench.models import SourceModel
 from tta_bench.precision import refuse_missing_bf16
 from tta_bench.runner import Work
-from tta_bench.scenarios import IMBALANCE, OVER_ALL_TASKS, SEVERITIES, Part, make_stream, spelled
+from tta_bench.scenarios import IMBALANCE, OVER_ALL_TASKS, SEVERITIES, Part, groups, make_stream, spelled
 from tta_bench.stream import Stream, digest
 from tta_bench.suite import Scenario, Suite
 
@@ -143,16 +143,10 @@ class Plan:
 
     def _parts(self) -> Iterator[list[Part]]:
         """The images of each stream."""
-        if self.scenario == "gradual":
-            for task in self.suite.tasks:
-                yield [Part(task, self._open(self.dataset.at_severity(s), task)) for s in SEVERITIES]
-        elif self.scenario in OVER_ALL_TASKS:
-            yield [Part(task, self._open(self.dataset, task)) for task in self.suite.tasks]
-        else:
-            for task in self.suite.tasks:
-                yield [Part(task, self._open(self.dataset, task))]
+        return groups(self.scenario, self.suite.tasks, self._open)
 
-    def _open(self, dataset: Dataset, task: str) -> ImageSet:
+    def _open(self, task: str, severity: int | None) -> ImageSet:
+        dataset = self.dataset if severity is None else self.dataset.at_severity(severity)
         images = dataset.open(task)
         if self.cache is None or in_memory(images):
             return images

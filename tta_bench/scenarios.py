@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,8 @@ from tta_bench.images import ImageSet, Joined
 from tta_bench.seeding import permutation, seed_of
 from tta_bench.stream import Stream, digest
 from tta_bench.suite import Scenario
+
+OpenTask = Callable[[str, int | None], ImageSet]  # a task's images at a severity; None: the suite's own
 
 OVER_ALL_TASKS = ("continual", "mixed")
 
@@ -36,6 +38,18 @@ class Part:
 
     task: str
     images: ImageSet
+
+
+def groups(scenario: Scenario, tasks: Sequence[str], open_task: OpenTask) -> Iterator[list[Part]]:
+    """The parts of each stream, opened when its turn comes."""
+    if scenario == "gradual":
+        for task in tasks:
+            yield [Part(task, open_task(task, severity)) for severity in SEVERITIES]
+    elif scenario in OVER_ALL_TASKS:
+        yield [Part(task, open_task(task, None)) for task in tasks]
+    else:
+        for task in tasks:
+            yield [Part(task, open_task(task, None))]
 
 
 def make_stream(
