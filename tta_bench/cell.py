@@ -38,6 +38,7 @@ class Cell:
     amp: str | None
     compile: bool
     harness: str  # version of tta-bench
+    seed_is_set: bool = False  # whether a setting `seed` was chosen, rather than following the cell's
 
     @property
     def name(self) -> str:
@@ -46,18 +47,27 @@ class Cell:
 
     @property
     def key(self) -> str:
-        return _hash(asdict(self))
+        return _hash(self._content())
 
     @property
     def variant(self) -> str:
         """One row of a table: the key without tasks, stream and seed."""
-        content = {k: v for k, v in asdict(self).items() if k not in ("tasks", "stream", "source", "seed")}
+        content = {k: v for k, v in self._content().items() if k not in ("tasks", "stream", "source", "seed")}
         return _hash({**content, "settings": self.own_settings})
 
     @property
     def own_settings(self) -> dict[str, Any]:
         """The settings that tell methods apart: without a seed that only follows the cell's."""
+        if self.seed_is_set:
+            return self.settings
         return {k: v for k, v in self.settings.items() if (k, v) != ("seed", self.seed)}
+
+    def _content(self) -> dict[str, Any]:
+        """What is hashed. A seed that is not set is left out: records from before it was noted keep their keys."""
+        content = asdict(self)
+        if not self.seed_is_set:
+            del content["seed_is_set"]
+        return content
 
     @property
     def slug(self) -> str:

@@ -181,6 +181,7 @@ class Plan:
             amp=self.amp,
             compile=self.compile,
             harness=tta_bench.__version__,
+            seed_is_set="seed" in contender.settings,
         )
 
 
