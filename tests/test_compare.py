@@ -159,7 +159,8 @@ def test_two_folders_are_read_as_one(tmp_path: Path) -> None:
 def test_the_leaderboard_marks_what_cannot_be_told_from_the_best(tmp_path: Path) -> None:
     fill(tmp_path, {"best": 0.70, "source": 0.60, "near": 0.70})
     runs = Runs([tmp_path])
-    table = leaderboard.ranking(compare(runs.records), runs)
+    rows = compare(runs.records)
+    table = leaderboard.ranking(rows, leaderboard.close_to_best(rows, runs))
     ranks = {label: str(values[0]) for label, values in table.rows}
     assert ranks == {"best": "1", "near": "1≈", "source": "3"}
 
@@ -168,13 +169,13 @@ def test_without_predictions_the_leaderboard_says_so(tmp_path: Path) -> None:
     store = fill(tmp_path)
     next(store.cells.glob("sar--*.npz")).unlink()
     runs = Runs([tmp_path])
-    notes = leaderboard.ranking(compare(runs.records), runs).notes
+    notes = leaderboard.close_to_best(compare(runs.records), runs).notes
     assert any("is not known" in note for note in notes)
 
 
 def test_the_leaderboard_ranks_what_has_no_average_last(tmp_path: Path) -> None:
     records = [make_record("sar"), make_record("sar", task="snow"), make_record("a", 0.9)]
-    table = leaderboard.ranking(compare(records), None)
+    table = leaderboard.ranking(compare(records))
     assert [(label, str(values[0])) for label, values in table.rows] == [("sar", "1"), ("a", "–")]
 
 
@@ -201,8 +202,8 @@ def test_the_leaderboard_does_not_depend_on_the_order_of_records() -> None:
     records = [make_record(method, task="fog", seed=seed) for method in ("b", "a") for seed in (1, 0)]
     there, back = compare(records), compare(records[::-1])
     assert leaderboard.tidy_csv(there) == leaderboard.tidy_csv(back)
-    text = render.markdown(leaderboard.ranking(there, None))
-    assert text == render.markdown(leaderboard.ranking(back, None))
+    text = render.markdown(leaderboard.ranking(there))
+    assert text == render.markdown(leaderboard.ranking(back))
     assert "2026" not in text, "no times of day"
 
 

@@ -13,6 +13,7 @@ from tests.records import make_failure, make_record
 from tta_bench.report import latex
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
+from tta_bench.report.values import Table
 
 NAMES = [
     "<script>",
@@ -63,6 +64,11 @@ def test_nothing_special_is_left(name: str) -> None:
     text = re.sub(r"\\(textless|textgreater|textbar|ldots)\{\}|\$(\\[a-z]+|-)\$|\\[{}&#%_]", "", text)
     assert not re.search(r"[\\$&#%_^~<>|]", text)
     assert text.count("{") == text.count("}")
+
+
+def test_code_in_a_note_is_set_as_code() -> None:
+    text = latex.fragment(Table("t", ("a",), (), ("inside `adapt_it` only",)), "t")
+    assert r"inside \texttt{adapt\_it} only" in text
 
 
 def test_a_table_has_rules_bold_and_a_label(tmp_path: Path) -> None:

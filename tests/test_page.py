@@ -1,93 +1,33 @@
-"""The page: everything is in it, nothing in it runs but its own script, and it works in a real browser."""
+"""The page: everything is in it, and nothing in it runs but its own script."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from configparser import ConfigParser
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.chromium import PROGRAM, Chromium, chromium
+from tests.pages import EVIL, Reader, data, large_page, made, predictions
 from tests.records import make_failure, make_record
+from tests.test_paper_table import shipped
 from tta_bench.cell import Cell
-from tta_bench.record import Predictions, Record
-from tta_bench.report.names import SHORT
+from tta_bench.record import Predictions
+from tta_bench.report.leaderboard import CLOSE_NOTE, Close
 from tta_bench.report.page import page
 from tta_bench.report.page.data import Errors, interval
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import accuracy_table
 from tta_bench.report.values import Value
 
-EVIL = "<script>alert(1)</script>"
-TASKS = list(SHORT)[:15]
-LONG = "method-k (augmentations=32, learning_rate=0.00025, momentum=0.9, reset_threshold=0.2)"
-METHODS = ["source", *(f"method-{letter}" for letter in "abcdefghij"), LONG]
-
-
-def predictions(correct: Any, index: Any = None) -> Predictions:
-    right = np.asarray(correct, dtype=bool)
-    label = np.zeros(len(right), dtype=np.int64)
-    blank = np.zeros(len(right), dtype=np.float32)
-    order = np.arange(len(right)) if index is None else np.asarray(index)
-    return Predictions(order, label, np.where(right, 0, 1), right, blank, blank)
-
-
-def stream(record: Record) -> Predictions:
-    """A hundred predictions that fit the record's accuracy."""
-    return predictions(np.random.default_rng(0).permutation(100) < 100 * record.top1)
-
-
-def made(records: list[Record], title: str = "a run", warnings: tuple[str, ...] = ()) -> str:
-    by_cell = {record.cell.key: record for record in records}
-    return page(records, lambda cell: stream(by_cell[cell.key]), title, warnings)
-
-
-def data(text: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
-    assert found is not None
-    assert not set("<>&") & set(found[1])
-    return dict(json.loads(found[1]))
-
-
-class Reader(HTMLParser):
-    """The elements of a page and its text, as a browser would see them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
 
 @pytest.fixture(scope="module")
 def large() -> str:
-    """12 methods x 15 tasks x 3 seeds."""
-    rng = np.random.default_rng(0)
-    right = {}
-    records = []
-    for task in TASKS:
-        for number, method in enumerate(METHODS):
-            for seed in range(3):
-                correct = rng.random(3000) < 0.4 + 0.04 * number + 0.1 * rng.random()
-                record = make_record(method, float(correct.mean()), ms=1 + number, task=task, seed=seed)
-                records.append(replace(record, samples=3000))
-                right[record.cell.key] = predictions(correct, rng.permutation(3000))
-    return page(records, lambda cell: right[cell.key], "12 x 15 x 3")
+    return large_page()
 
 
 def test_a_name_is_text_wherever_it_comes_from() -> None:
@@ -168,7 +108,7 @@ def test_curves_end_at_the_accuracy_and_predictions_are_read_once() -> None:
         asked.append(cell)
         return predictions([0, 1, 0, 1, 0, 1, 0, 0, 0, 0])
 
-    curve = data(page([record], read, "t"))["methods"][0]["curves"]["fog"][0]
+    curve = data(page(compare([record]), read, "t"))["methods"][0]["curves"]["fog"][0]
     assert curve["running"][:3] == [0, 5000, 3333]
     assert curve["running"][-1] == 3000
     assert asked == [record.cell]
@@ -230,171 +170,34 @@ def test_it_does_without_torch() -> None:
     assert done.stdout.strip() == "False"
 
 
-needs_browser = pytest.mark.skipif(PROGRAM is None, reason="no chromium found: apt-get install chromium")
+def test_rows_that_cannot_be_told_from_the_best_are_marked_for_eye_and_ear() -> None:
+    records = [make_record("sar", 0.61), make_record("tent", 0.6), make_record("source", 0.4)]
+    text = made(records, close=Close(frozenset({"tent"}), (CLOSE_NOTE,)))
+    rows = {row.split("</a>")[0].split(">")[-1]: row for row in re.findall(r'<tr data-row="\d+">.*?</tr>', text)}
+    assert {label: "≈" in row for label, row in rows.items()} == {"sar": False, "tent": True, "source": False}
+    assert '<span class="unseen">not distinguishable from the best: </span>60.0</td>' in rows["tent"]
+    assert CLOSE_NOTE in Reader(text).text
+    assert "≈" not in made(records)
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with chromium(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
+def test_published_numbers_stand_beside_with_the_reasons_against() -> None:
+    text = made([*shipped("source", top1=0.47), *shipped("eata", limit=None, batch_size=64)])
+    seen = Reader(text)
+    assert "Measured and published" in seen.text
+    section = text[text.index('<section id="paper"') : text.index('<section id="curve-section"')]
+    row = re.search(
+        r'<tr class="difference"><th scope="row"><span>source, difference</span></th><td>(.*?)</td>.*?</tr>', section
+    )
+    assert row is not None
+    assert row[1] == "+0.1"
+    assert row[0].endswith("<td>yes</td></tr>")
+    assert '<td>no: <a href="#reason-a">a</a></td>' in section
+    assert '<li id="reason-a">Not comparable, a: cited by the paper' in section
+    assert "Measured and published" not in made([make_record("sar")])
 
 
-@pytest.fixture
-def view(browser: Chromium, large: str, tmp_path: Path) -> Iterator[Chromium]:
-    """The large page, open; whatever a test does with it must end without an error or a request."""
-    path = tmp_path / "page.html"
-    path.write_text(large)
-    browser.problems.clear()
-    browser.requests.clear()
-    browser.open(path)
-    yield browser
-    browser.run("localStorage.clear()")
-    assert browser.problems == []
-    assert set(browser.requests) == {path.as_uri()}
-
-
-FIRST_COLUMN = "[...document.querySelectorAll('#leaderboard tbody tr:not([hidden]) th')].map(e => e.textContent)"
-
-
-def column(view: Chromium, number: int) -> list[float]:
-    cells = f"document.querySelectorAll('#leaderboard tbody tr td:nth-child({number})')"
-    return [float(text) for text in view.run(f"[...{cells}].map(e => e.dataset.value)")]
-
-
-@needs_browser
-def test_it_opens_within_a_second(view: Chromium, tmp_path: Path) -> None:
-    took = []
-    for _ in range(3):  # the machine may be busy with something else
-        view.open(tmp_path / "page.html")
-        view.wait("performance.timing.loadEventEnd > 0")
-        took.append(view.run("performance.timing.loadEventEnd - performance.timing.navigationStart"))
-    assert min(took) < 1000
-
-
-@needs_browser
-def test_columns_sort_by_mouse_and_keyboard(view: Chromium) -> None:
-    assert column(view, 2) == sorted(column(view, 2), reverse=True)
-    view.click("thead th:nth-child(4) button")
-    assert column(view, 4) == sorted(column(view, 4), reverse=True)
-    assert view.run("document.querySelector('thead th:nth-child(4)').ariaSort") == "descending"
-    view.key("Enter")
-    assert column(view, 4) == sorted(column(view, 4))
-    assert view.run("document.querySelectorAll('thead [aria-sort=ascending]').length") == 1
-    view.click("thead th button")
-    assert view.run(FIRST_COLUMN) == sorted(METHODS)
-
-
-@needs_browser
-def test_words_filter_rows_and_charts(view: Chromium) -> None:
-    view.click("#filter")
-    view.type("METHOD -a")
-    assert view.run(FIRST_COLUMN) == ["method-a"]
-    assert view.run("document.getElementById('shown').textContent") == "1 of 12 methods"
-    assert view.run("document.querySelectorAll('#bars rect.fill').length") == 1
-    view.type(" nothing of this name")
-    assert view.run(FIRST_COLUMN) == []
-    assert not view.run("document.getElementById('nothing').hidden")
-
-
-@needs_browser
-def test_a_cell_shows_its_curve(view: Chromium) -> None:
-    view.click('tr[data-row="3"] button[data-task="fog"]')
-    caption = "document.getElementById('curve-caption').textContent"
-    assert view.run(caption).startswith("method-c on fog: ")
-    assert "95 %" in view.run(caption)
-    assert view.run("document.querySelectorAll('#curve path.seed').length") == 3
-    assert view.run("document.querySelectorAll('#curve path.curve').length") == 12 + 3
-    assert view.run("document.querySelector('#curve path.chosen').getTotalLength()") > 100
-    assert view.run("document.querySelectorAll('[aria-pressed=true]').length") == 1
-    view.key("ArrowRight")
-    view.key("ArrowRight")
-    view.key("Enter")
-    assert view.run(caption).startswith("method-c on contrast: ")
-    view.key("ArrowDown")
-    view.key(" ")
-    assert view.run(caption).startswith("method-b on contrast: ")  # the next in the order of the average
-
-
-@needs_browser
-def test_charts_are_drawn_and_described(view: Chromium) -> None:
-    for chart in ("curve", "bars", "cost"):
-        assert view.run(f"document.querySelector('#{chart} svg').getAttribute('role')") == "img"
-        assert "ccuracy" in view.run(f"document.querySelector('#{chart} svg > title').textContent")
-        assert "method-a" in view.run(f"document.querySelector('#{chart} svg > desc').textContent")
-    assert view.run("document.querySelectorAll('#bars .whisker').length") == 12
-    assert view.run("document.querySelectorAll('#cost circle').length") == 12
-    view.click("#bars-zoom")
-    assert view.run("document.querySelectorAll('#bars circle').length") == 12
-    nodes = view.send("Accessibility.getFullAXTree")["nodes"]
-    for role in ("image", "button", "combobox", "searchbox", "checkbox", "table", "region"):
-        names = [node["name"]["value"] for node in nodes if node.get("role", {}).get("value") == role]
-        assert names, role
-        assert all(names), f"a {role} has no name"
-
-
-@needs_browser
-def test_a_name_opens_its_settings(view: Chromium) -> None:
-    view.click('tr[data-row="2"] th a')
-    view.wait("document.getElementById('row-2').open")
-
-
-@needs_browser
-@pytest.mark.parametrize("dark", [False, True])
-def test_light_and_dark(view: Chromium, dark: bool, tmp_path: Path) -> None:
-    view.open(tmp_path / "page.html", dark=dark)
-    ground = "getComputedStyle(document.body).backgroundColor"
-    before = view.run(ground)
-    assert (sum(map(int, re.findall(r"\d+", before)[:3])) < 300) == dark
-    view.click("#theme")
-    after = view.run(ground)
-    assert after != before
-    view.open(tmp_path / "page.html", dark=dark)
-    assert view.run(ground) == after  # the choice is kept
-
-
-@needs_browser
-def test_a_phone_scrolls_only_the_table(view: Chromium, tmp_path: Path) -> None:
-    view.open(tmp_path / "page.html", width=360, height=740)
-    assert view.run("document.documentElement.scrollWidth") == 360
-    assert view.run("document.querySelector('.scroll').scrollWidth") > 720
-    view.run("document.querySelector('.scroll').scrollLeft = 400")
-    name = "document.querySelector('#leaderboard tbody th').getBoundingClientRect()"
-    assert 0 <= view.run(f"{name}.left") < 30
-    assert view.run(f"{name}.width") < 180
-
-
-@needs_browser
-def test_a_script_in_a_name_does_not_run(browser: Chromium, tmp_path: Path) -> None:
-    evil = "<img src=x onerror=\"document.title='run'\">" + EVIL
-    records = [make_record("source", 0.4, task=evil), make_record(evil, 0.6, task=evil, ms=3)]
-    (tmp_path / "evil.html").write_text(made([*records, make_failure("sar", evil, task=evil)], title=evil))
-    browser.problems.clear()
-    browser.open(tmp_path / "evil.html")
-    browser.click("td.score button")
-    browser.click("#bars-zoom")
-    assert browser.run("document.title") == evil
-    assert browser.run("document.querySelectorAll('img').length") == 0
-    assert evil in browser.run("document.getElementById('curve-caption').textContent")
-    assert browser.problems == []
-
-
-@needs_browser
-@pytest.mark.parametrize(
-    "records",
-    [
-        [make_failure("tent", "broken")],
-        [make_record("tent", 1.0)],
-        [make_record("tent", 0.5), make_failure("tent", "broken", seed=1), make_record("sar", 0.0, ms=90)],
-        [make_record("tent", tasks=("fog", "snow"), scenario="mixed")],
-    ],
-    ids=["all failed", "one cell", "a failed seed", "one stream of two tasks"],
-)
-def test_odd_runs_are_drawn_without_errors(browser: Chromium, records: list[Record], tmp_path: Path) -> None:
-    (tmp_path / "odd.html").write_text(made(records))
-    browser.problems.clear()
-    browser.open(tmp_path / "odd.html")
-    browser.click("#bars-zoom")
-    browser.click("thead th:nth-child(3) button")
-    assert browser.problems == []
-    assert browser.run("document.getElementById('curve-caption').textContent")
-    assert "NaN" not in browser.run("document.body.outerHTML.replace(/<script[^]*?<\\/script>/g, '')")
+def test_names_are_text_beside_published_numbers_too() -> None:
+    odd = [replace(record, label=EVIL) for record in shipped("source")]
+    text = made([*shipped("sar"), *odd])
+    assert f"Not in the paper: {EVIL}." in Reader(text).text
+    assert EVIL not in text

@@ -15,10 +15,13 @@ from tests.records import make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.record import Record
 from tta_bench.report import names, render
+from tta_bench.report.choose import comparison
 from tta_bench.report.names import clean
 from tta_bench.report.rows import compare
+from tta_bench.report.runs import Runs
 from tta_bench.report.tables import Table, accuracy_table, layout, time_table
 from tta_bench.report.write import report
+from tta_bench.store import Store
 
 
 def entry(table: Table, label: str, column: str) -> str:
@@ -79,6 +82,69 @@ def test_the_time_table() -> None:
 
 def test_without_source_there_is_no_ratio() -> None:
     assert entry(time_table(compare([make_record("sar")])), "sar", "× Source") == "–"
+
+
+def test_source_of_another_folder_is_the_measure_for_every_row(tmp_path: Path) -> None:
+    records = {
+        "one": [make_record("source", ms=2, seed=0), make_record("sar", ms=6, seed=0)],
+        "two": [make_record("tent", ms=4, seed=seed) for seed in (0, 1)],
+        "three": [make_record("dpal", ms=8, task="snow", seed=2), make_failure("sar", "why", task="snow")],
+    }
+    for name, those in records.items():
+        store = Store.create(tmp_path / name, "s")
+        for record in those:
+            store.save(record, None)
+    table = time_table(comparison(Runs([tmp_path / name for name in records]).records))
+    shown = {label: entry(table, label, "× Source") for label, _ in table.rows}
+    assert shown == {"source": "1.00", "sar": "3.00", "tent": "2.00", "dpal": "4.00"}
+
+
+def test_a_compiled_row_is_held_against_the_compiled_source() -> None:
+    plain = [make_record("source", ms=4), make_record("sar", ms=8)]
+    table = time_table(
+        compare([*plain, *(make_record(m, ms=ms, compile=True) for m, ms in (("source", 2), ("sar", 6)))])
+    )
+    assert entry(table, "sar", "× Source") == "2.00"
+    assert entry(table, "sar (compiled)", "× Source") == "3.00"
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        ((1, 1), "ms/image: of the streams' only batch, warm-up included."),
+        (
+            (1, 10),
+            "ms/image: without each stream's first batch (warm-up); streams of one batch count with their warm-up.",
+        ),
+        ((10, 10), "ms/image: without each stream's first batch (warm-up)."),
+    ],
+)
+def test_the_note_on_warm_up_is_true_for_streams_of_one_batch(batches: tuple[int, int], said: str) -> None:
+    records = [
+        replace(
+            make_record("sar", seed=seed), batch_seconds=[0.1] * count, environment={"device_name": "c", "threads": 1}
+        )
+        for seed, count in enumerate(batches)
+    ]
+    notes = time_table(compare(records)).notes
+    assert any(note.endswith(said) for note in notes)
+    assert "Measured on c, 1 thread." in notes
+
+
+def test_notes_keep_their_code_in_markdown() -> None:
+    text = render.markdown(Table("t", (), (), ("inside `adapt`, not *bold* nor `open", "``x` <b>")))
+    assert "- inside `adapt`, not \\*bold\\* nor \\`open\n" in text
+    assert "- \\``x` \\<b\\>\n" in text
+
+
+def test_short_names_are_spelled_out_under_the_table() -> None:
+    records = [make_record("sar", task=task) for task in ("gaussian_noise", "mine", "imagenet-a")]
+    console = Console(width=200, record=True, file=io.StringIO())
+    table = accuracy_table(compare(records))
+    render.show(table, console)
+    assert "gaus = gaussian_noise." in console.export_text()
+    assert "- gaus = gaussian_noise.\n" in render.markdown(table)
+    assert names.legend(["mine", "imagenet-a"]) == []
 
 
 def test_parts_of_streams_are_left_out_or_marked() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tta_bench.record import Record
 from tta_bench.report.rows import Comparison, Row
@@ -14,13 +16,13 @@ COLUMNS = ("seconds", "ms/image", "× Source", "forwards/image", "backwards/imag
 
 def time_table(comparison: Comparison) -> Table:
     """What each method costs: time inside `adapt`, exact counts of passes, peak memory."""
-    source = next((row for row in comparison.rows if row.first.cell.method == "source"), None)
+    source = [record for row in comparison.rows if row.first.cell.method == "source" for record in row.done]
     rows = tuple((row.label, _costs(row, source)) for row in comparison.rows)
     machines = machines_of(comparison)
     notes = [
         f"Measured on {' and '.join(machines)}." if machines else "",
         "Times differ in hardware: compare forwards and backwards instead." if len(machines) > 1 else "",
-        "seconds: all of `adapt`, per seed; ms/image: without each stream's first batch (warm-up).",
+        f"seconds: all of `adapt`, per seed; {_steady_note(comparison)}",
         *_memory_note(comparison),
     ]
     return Table(f"{comparison.suite}: time and cost", COLUMNS, rows, tuple(note for note in notes if note))
@@ -29,7 +31,20 @@ def time_table(comparison: Comparison) -> Table:
 def machines_of(comparison: Comparison) -> list[str]:
     """The hardware that did the work, each once."""
     done = [record.environment for record in comparison.records if record.status == "done"]
-    return sorted({f"{there.get('device_name')}, {there.get('threads')} threads" for there in done})
+    return sorted({f"{there.get('device_name')}, {_threads(there.get('threads'))}" for there in done})
+
+
+def _threads(count: Any) -> str:
+    return f"{count} thread" if count == 1 else f"{count} threads"
+
+
+def _steady_note(comparison: Comparison) -> str:
+    """What ms/image is, for the streams that are there: one batch is warm-up and all that there is."""
+    short = [len(record.batch_seconds) < 2 for record in comparison.records if record.status == "done"]
+    if short and all(short):
+        return "ms/image: of the streams' only batch, warm-up included."
+    alone = "; streams of one batch count with their warm-up" if any(short) else ""
+    return f"ms/image: without each stream's first batch (warm-up){alone}."
 
 
 def seconds_per_seed(records: Sequence[Record]) -> float:
@@ -41,13 +56,15 @@ def steady_ms(records: Sequence[Record]) -> float:
     return statistics.fmean(record.steady_ms_per_image for record in records)
 
 
-def _costs(row: Row, source: Row | None) -> tuple[Value, ...]:
+def _costs(row: Row, source: Sequence[Record]) -> tuple[Value, ...]:
     done = row.done
     if not done:
         return (Value(word=FAILED),) * len(COLUMNS)
     images = sum(record.samples for record in done)
-    pairs = _paired(done, source.done) if source else []
+    pairs = paired(done, source)
     slower = steady_ms([own for own, _ in pairs]) / steady_ms([other for _, other in pairs]) if pairs else None
+    if source and not pairs:  # on other streams, of the same model and batches of the same size
+        slower = steady_ms(done) / steady_ms(source)
     return (
         Value(seconds_per_seed(done), digits=1),
         Value(steady_ms(done), digits=2),
@@ -59,11 +76,24 @@ def _costs(row: Row, source: Row | None) -> tuple[Value, ...]:
     )
 
 
-def _paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Record, Record]]:
-    """Records and Source's on the same streams, so that a failed task does not tilt the ratio."""
-    by_stream = {(o.cell.suite, o.cell.name, o.cell.seed): o for o in others}
-    pairs = ((r, by_stream.get((r.cell.suite, r.cell.name, r.cell.seed))) for r in records)
-    return [(record, other) for record, other in pairs if other is not None]
+def paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """Records and another row's on the same streams, so that a failed task does not tilt the ratio.
+
+    Where the others ran in several ways (bf16, compiled), the way of the record itself comes first.
+    """
+    by_stream: dict[tuple[str, str, int], list[Record]] = defaultdict(list)
+    for other in others:
+        by_stream[_stream(other)].append(other)
+    way: Callable[[Record], tuple[str | None, bool]] = lambda r: (r.cell.amp, r.cell.compile)  # noqa: E731
+    return [
+        (record, max(those, key=lambda other: way(other) == way(record)))
+        for record in records
+        if (those := by_stream[_stream(record)])
+    ]
+
+
+def _stream(record: Record) -> tuple[str, str, int]:
+    return record.cell.suite, record.cell.name, record.cell.seed
 
 
 def _memory_note(comparison: Comparison) -> list[str]:

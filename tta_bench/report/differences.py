@@ -131,9 +131,10 @@ def _notes(comparison: Comparison, first: Row, second: Row, shared: int) -> list
 
 def table(found: Difference, suite: str) -> Table:
     """The difference as a table, in percent."""
+    shown = names.columns([task.task for task in found.tasks])
     rows = [
         (
-            names.short(task.task),
+            name,
             (
                 Value(100 * task.a),
                 Value(100 * task.b),
@@ -145,7 +146,7 @@ def table(found: Difference, suite: str) -> Table:
                 Value(word=task.verdict),
             ),
         )
-        for task in found.tasks
+        for name, task in zip(shown, found.tasks, strict=True)
     ]
     mean: Callable[[str], float] = lambda name: 100 * float(np.mean([getattr(t, name) for t in found.tasks]))  # noqa: E731
     rows.append(("Avg.", (Value(mean("a")), Value(mean("b")), *_interval(found.overall), *[Value()] * 5)))
@@ -158,6 +159,7 @@ def table(found: Difference, suite: str) -> Table:
             *found.notes,
             "Intervals: block bootstrap over batches. only a, only b: images that one gets right more often.",
             "b is better or worse where Holm p < 0.05 and the interval leaves out 0.",
+            *names.legend([task.task for task in found.tasks]),
         ),
         head="task",
     )

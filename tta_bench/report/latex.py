@@ -42,7 +42,10 @@ _SPECIAL = {
 
 def escape(text: str) -> str:
     """Text that LaTeX prints as it is; letters that pdflatex does not know come out as their number."""
-    plain = clean(text)
+    return _escaped(clean(text))
+
+
+def _escaped(plain: str) -> str:
     pieces = [_SPECIAL.get(char) or (char if _known(char) else f"[U+{ord(char):04X}]") for char in plain]
     twins = [left == right and left in "-'," for left, right in zip(" " + plain, plain, strict=False)]
     return "".join("{}" * twin + piece for twin, piece in zip(twins, pieces, strict=True))  # else -- is a dash
@@ -104,8 +107,14 @@ def _entry(value: Value) -> str:
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
-    lines = [rf"\par\noindent {escape(note)}" for note in notes]
+    lines = [rf"\par\noindent {_prose(note)}" for note in notes]
     return [r"\begin{minipage}{\linewidth}\vspace{1ex}\footnotesize", *lines, r"\end{minipage}"] if lines else []
+
+
+def _prose(note: str) -> str:
+    """A note: `so` is code, all else is text."""
+    pieces = re.split("`([^`]+)`", clean(note))
+    return "".join(rf"\texttt{{{_escaped(piece)}}}" if i % 2 else _escaped(piece) for i, piece in enumerate(pieces))
 
 
 def _key(name: str) -> str:

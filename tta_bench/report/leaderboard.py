@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tta_bench.errors import UserError
 from tta_bench.record import Record
@@ -40,6 +41,7 @@ COLUMNS = (
     "reason",
 )
 ALPHA = 0.05
+CLOSE_NOTE = "≈: not distinguishable from the best (paired, all tasks together, block bootstrap, Holm)."
 
 
 def tidy_csv(comparison: Comparison) -> str:
@@ -74,27 +76,48 @@ def _tidy(label: str, task: str, record: Record) -> list[str]:
     return [*who, *measured, *whose]
 
 
-def ranking(comparison: Comparison, runs: Runs | None) -> Table:
+@dataclass(frozen=True)
+class Close:
+    """Labels of rows that cannot be told from the best, and what to say about it."""
+
+    labels: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+NO_MARKS = Close()
+
+
+def close_to_best(comparison: Comparison, runs: Runs) -> Close:
+    """Which rows cannot be told from the best; without predictions the note says so."""
+    scored = _ranked(comparison)[1]
+    if len(scored) < 2:
+        return Close()
+    try:
+        return Close(frozenset(not_distinguishable(scored, runs)), (CLOSE_NOTE,))
+    except UserError as error:
+        return Close(notes=(f"Which rows are not distinguishable from the best is not known: {error}",))
+
+
+def _ranked(comparison: Comparison) -> tuple[list[Row], list[Row]]:
+    """Rows by their average, best first: all of them, and those that have one."""
+    averages = {row.label: average(row, comparison.tasks).rank for row in comparison.rows}
+    ranked = sorted(comparison.rows, key=lambda row: (-averages[row.label], row.label))
+    return ranked, [row for row in ranked if averages[row.label] > float("-inf")]
+
+
+def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
     """Rows by their average, best first; those that cannot be told from the best are marked."""
     averages = {row.label: average(row, comparison.tasks) for row in comparison.rows}
-    ranked = sorted(comparison.rows, key=lambda row: (-averages[row.label].rank, row.label))
-    scored = [row for row in ranked if averages[row.label].rank > float("-inf")]
-    notes = [*comparison.notes, f"Average over {len(comparison.tasks)} tasks. {SCORING_NOTE}"]
-    close: set[str] = set()
-    if runs and len(scored) > 1:
-        try:
-            close = not_distinguishable(scored, runs)
-            notes.append("≈: not distinguishable from the best (paired, all tasks together, block bootstrap, Holm).")
-        except UserError as error:
-            notes.append(f"Which rows are not distinguishable from the best is not known: {error}")
+    ranked, scored = _ranked(comparison)
+    about = f"Average over {len(comparison.tasks)} tasks. {SCORING_NOTE}"
     rows = []
     for row in ranked:
         value = averages[row.label]
         place = 1 + sum(averages[other.label].rank > value.rank for other in scored)
-        rank = f"{place}{'≈' if row.label in close else ''}" if row in scored else NONE
+        rank = f"{place}{'≈' if row.label in close.labels else ''}" if row in scored else NONE
         rows.append((row.label, (Value(word=rank), value, *scoring(row), *_cost(row))))
     columns = ("rank", "Avg.", *SCORING, "ms/image", "peak MiB")
-    return Table(f"{comparison.suite}: leaderboard", columns, tuple(rows), tuple(notes))
+    return Table(f"{comparison.suite}: leaderboard", columns, tuple(rows), (*comparison.notes, about, *close.notes))
 
 
 def not_distinguishable(rows: Sequence[Row], runs: Runs) -> set[str]:

@@ -42,6 +42,13 @@ def columns(tasks: Sequence[str]) -> tuple[str, ...]:
     return tuple(name if names.count(name) == 1 else task for name, task in zip(names, tasks, strict=True))
 
 
+def legend(tasks: Sequence[str]) -> list[str]:
+    """One line that spells out shortened names; none where nothing is shortened but for capitals."""
+    pairs = zip(columns(tasks), tasks, strict=True)
+    told = [f"{name} = {task}" for name, task in pairs if name.lower() != task.lower()]
+    return [f"{', '.join(told)}."] if told else []
+
+
 def clean(text: str) -> str:
     """A name in one line without control characters: a plug-in's name must not move the cursor."""
     return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))

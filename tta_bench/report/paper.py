@@ -69,7 +69,7 @@ def _accuracy(comparison: Comparison) -> Table:
             (f"{row.label}, paper", (*paper, Value(word="cited" if cited else "reproduced"))),
             (f"{row.label}, difference", (*map(_less, measured, paper), Value(word=marks))),
         ]
-    notes = [*reasons.notes(), *_left_over(comparison, matched, known)]
+    notes = [*reasons.notes(), *_left_over(comparison, matched, known), *names.legend(comparison.tasks)]
     columns = (*names.columns(comparison.tasks), "Avg.", "comparable")
     return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), tuple(notes))
 

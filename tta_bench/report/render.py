@@ -66,14 +66,24 @@ def markdown(table: Table) -> str:
         for row in cells
     ]
     rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(width)) + "|"
-    notes = [f"- {_markdown_text(note)}" for note in table.notes]
+    notes = [f"- {_markdown_prose(note)}" for note in table.notes]
     return "\n".join([f"### {_markdown_text(table.title)}", "", lines[0], rule, *lines[1:], "", *notes, ""])
 
 
 def _markdown_text(text: str) -> str:
     """Plain text in Markdown; underscores inside a word are plain already."""
-    text = re.sub(r"[\\`*\[\]<>|~#&$]", r"\\\g<0>", clean(text))
+    return _markdown_escaped(clean(text))
+
+
+def _markdown_escaped(text: str) -> str:
+    text = re.sub(r"[\\`*\[\]<>|~#&$]", r"\\\g<0>", text)
     return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)
+
+
+def _markdown_prose(text: str) -> str:
+    """A note in Markdown: `so` stays code, all else is plain text."""
+    pieces = re.split(r"(`[^`]+`)", clean(text))
+    return "".join(piece if i % 2 else _markdown_escaped(piece) for i, piece in enumerate(pieces))
 
 
 def csv_text(table: Table) -> str:

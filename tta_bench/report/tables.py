@@ -36,7 +36,8 @@ def accuracy_table(comparison: Comparison) -> Table:
         for row in comparison.rows
     ]
     columns = (*names.columns(tasks), "Avg.", *SCORING)
-    notes = (*comparison.notes, *_seed_note(comparison), SCORING_NOTE, *_failures(comparison), *_resets(comparison))
+    told = (*_seed_note(comparison), SCORING_NOTE, *_failures(comparison), *_resets(comparison))
+    notes = (*comparison.notes, *told, *names.legend(tasks))
     return Table(f"{comparison.suite}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
 
 

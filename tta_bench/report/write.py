@@ -55,7 +55,7 @@ def report_runs(
         if folder is not None:
             home = folder if len(found) == 1 else folder / comparison.suite
             files = _table_files(tables, comparison.suite, formats)
-            written += _write(home, {**files, **_more_files(comparison, runs, formats)})
+            written += _write(home, {**files, **_more_files(comparison, runs, formats, beside)})
     return written
 
 
@@ -89,18 +89,21 @@ def _table_files(tables: dict[str, Table], title: str, formats: Sequence[str]) -
     return files
 
 
-def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str]) -> dict[str, str]:
+def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str], beside: Table | None) -> dict[str, str]:
     """What needs more than the tables: the leaderboard and the page."""
     files = {}
     if "csv" in formats:
         files["leaderboard.csv"] = leaderboard.tidy_csv(comparison)
+    if not {"md", "html"} & set(formats):
+        return files
+    close = leaderboard.close_to_best(comparison, runs)
     if "md" in formats:
-        files["leaderboard.md"] = render.markdown(leaderboard.ranking(comparison, runs))
+        files["leaderboard.md"] = render.markdown(leaderboard.ranking(comparison, close))
     if "html" in formats:
         from tta_bench.report.page import page
 
         title = f"{comparison.suite}: test-time adaptation"
-        files["report.html"] = page(comparison.records, runs.outline, title, runs.warnings())
+        files["report.html"] = page(comparison, runs.outline, title, close, beside)
     return files
 
 

@@ -18,25 +18,29 @@ from string import Template
 from typing import Any
 
 from tta_bench.cell import Cell
-from tta_bench.record import Predictions, Record
+from tta_bench.record import Predictions
+from tta_bench.report.leaderboard import NO_MARKS, Close
 from tta_bench.report.page import markup
 from tta_bench.report.page.data import Line, gather
-from tta_bench.report.rows import compare
+from tta_bench.report.page.published import published
+from tta_bench.report.rows import Comparison
 from tta_bench.report.tables import accuracy_table, time_table
+from tta_bench.report.values import Table
 
 SCRIPTS = ("core.js", "leaderboard.js", "curves.js", "charts.js")
 
 
 def page(
-    records: Sequence[Record],
+    comparison: Comparison,
     predictions: Callable[[Cell], Predictions],
     title: str,
-    warnings: Sequence[str] = (),
+    close: Close = NO_MARKS,
+    paper: Table | None = None,
 ) -> str:
-    """The page as text; each cell's predictions are asked for once. Refuses what `compare` refuses."""
-    comparison = compare(records)
-    told = tuple(f"WARNING {warning}" for warning in warnings)
-    comparison = replace(comparison, notes=(*told, *comparison.notes))
+    """The page as text; each cell's predictions are asked for once.
+
+    Rows that cannot be told from the best are marked; published numbers have a section of their own.
+    """
     accuracy, cost = accuracy_table(comparison), time_table(comparison)
     lines = gather(comparison, accuracy, cost, predictions)
     style, script = _text("page.css"), _script()
@@ -48,11 +52,17 @@ def page(
         data=_json(_payload(comparison.tasks, lines)),
         facts=markup.facts(comparison),
         warnings=markup.warnings(accuracy.notes),
-        notes=markup.notes((*accuracy.notes, *cost.notes)),
-        leaderboard=markup.leaderboard(comparison.tasks, lines),
+        notes=markup.notes((*close.notes, *accuracy.notes, *cost.notes)),
+        leaderboard=markup.leaderboard(comparison.tasks, lines, close.labels),
+        paper=published(_without(paper, accuracy.notes)) if paper else "",
         failures=markup.failures(comparison),
         details=markup.details(lines),
     )
+
+
+def _without(table: Table, told: Sequence[str]) -> Table:
+    """A table without the notes that stand on the page already."""
+    return replace(table, notes=tuple(note for note in table.notes if note not in told))
 
 
 def _payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:

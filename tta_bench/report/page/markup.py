@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -17,6 +17,10 @@ from tta_bench.report.values import FAILED, NONE, Value
 
 LOUD = ("FAILED", "NOT ", "WARNING")
 SHADES = 8
+CLOSE = (
+    '<span class="close" title="not distinguishable from the best" aria-hidden="true">≈</span>'
+    '<span class="unseen">not distinguishable from the best: </span>'
+)
 ABOUT = {
     "Avg.": "average over tasks",
     "scored": "the weights that a prediction is taken with",
@@ -46,16 +50,16 @@ def facts(comparison: Comparison) -> str:
 def warnings(told: Sequence[str]) -> str:
     """What must be read before any number; failures have a table of their own."""
     loud = [note for note in told if note.startswith(LOUD) and not note.startswith("FAILED")]
-    return "".join(f'<p class="warning" role="note">{_prose(note)}</p>\n' for note in loud)
+    return "".join(f'<p class="warning" role="note">{prose(note)}</p>\n' for note in loud)
 
 
 def notes(told: Sequence[str]) -> str:
-    quiet = "".join(f"<li>{_prose(note)}</li>" for note in told if not note.startswith(LOUD))
+    quiet = "".join(f"<li>{prose(note)}</li>" for note in told if not note.startswith(LOUD))
     return f'<ul class="notes">{quiet}</ul>' if quiet else ""
 
 
-def leaderboard(tasks: Sequence[str], lines: Sequence[Line]) -> str:
-    """The table: the average first, where a phone shows it, then tasks, then what it took."""
+def leaderboard(tasks: Sequence[str], lines: Sequence[Line], close: Collection[str] = ()) -> str:
+    """The table: the average first, where a phone shows it, then tasks, then what it took; `close` rows marked."""
     costs = [name for name in ("ms/image", "× Source") if any(name in line.costs for line in lines)]
     more = list(lines[0].more)
     head = _head("Method", "asc") + _head("Avg.", "desc")
@@ -64,7 +68,9 @@ def leaderboard(tasks: Sequence[str], lines: Sequence[Line]) -> str:
     shades = [_shades([line.means[i] for line in lines]) for i in range(len(tasks) + 1)]
     body = ""
     for number, line in enumerate(lines):
-        cells = _name(number, line.row) + _score(line, -1, shades[-1][number], "")
+        cells = _name(number, line.row) + _score(
+            line, -1, shades[-1][number], "", CLOSE if line.row.label in close else ""
+        )
         cells += "".join(_score(line, i, shades[i][number], task) for i, task in enumerate(tasks))
         cells += "".join(_number(line.costs.get(name)) for name in costs)
         cells += "".join(_fact(line.more[name]) for name in more)
@@ -112,7 +118,7 @@ def _name(number: int, row: Row) -> str:
     return f'<th scope="row" data-value="{label.lower()}"><a href="#row-{number}">{label}</a></th>'
 
 
-def _score(line: Line, i: int, shade: int, task: str) -> str:
+def _score(line: Line, i: int, shade: int, task: str, mark: str = "") -> str:
     value = line.scores[i]
     if value.word == FAILED:
         return '<td class="failed"><a href="#failures">failed</a></td>'
@@ -125,7 +131,7 @@ def _score(line: Line, i: int, shade: int, task: str) -> str:
         text = f'<button type="button" tabindex="-1" data-task="{stream}" aria-label="{told}">{text}</button>'
     best = " best" if value.best else ""
     kind = "score" if task else "average"
-    return f'<td class="{kind}{best}" data-shade="{shade}" data-value="{value.mean:.4f}">{text}</td>'
+    return f'<td class="{kind}{best}" data-shade="{shade}" data-value="{value.mean:.4f}">{mark}{text}</td>'
 
 
 def _figure(value: Value) -> str:
@@ -207,7 +213,8 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
+    """A note as markup: `so` is code, all else is text."""
     return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
