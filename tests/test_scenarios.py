@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ DIGESTS: dict[tuple[str, Scenario], str] = {
 }
 
 
+@cache
 def fake(task: str, severity: int | None) -> ImageSet:
     """Stands for a task's images: names and labels, as many of each class."""
     labels = np.arange(COUNT) // EACH
