@@ -9,7 +9,19 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import tta_bench
-from tta_bench.cli import check, compare, figure, inspect_, list_, make_corrupted, report, run, train_source, tune
+from tta_bench.cli import (
+    check,
+    compare,
+    figure,
+    inspect_,
+    list_,
+    make_corrupted,
+    report,
+    run,
+    timing,
+    train_source,
+    tune,
+)
 from tta_bench.errors import UserError
 
 EXAMPLES = """\
@@ -41,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"tta-bench {tta_bench.__version__}")
     verbs = top.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB", parser_class=Parser)
-    for verb in (run, report, compare, list_, check, tune, train_source, make_corrupted, inspect_, figure):
+    for verb in (run, report, compare, list_, check, tune, train_source, make_corrupted, inspect_, figure, timing):
         verb.add(verbs)
     return top
 

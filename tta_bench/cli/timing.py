@@ -1,0 +1,208 @@
+"""`tta-bench timing`: record what adaptation costs, and check that it has not grown."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tta_bench import suite
+from tta_bench.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tta_bench.timing.baseline import Baseline
+    from tta_bench.timing.session import Result, Tell
+
+BATCHES, THREADS = 4, 1
+EXIT = "exit status: 0 no method is slower, 1 one is slower or does more work, 2 a mistake in the input, 3 cannot tell"
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "timing",
+        help="check in CI that no method got slower",
+        description="Timing checks that a noisy machine cannot fool: exact counts of what each method computes, and "
+        "its time as a multiple of Source's, both taken side by side.",
+    )
+    kinds = verb.add_subparsers(title="verbs", dest="kind", required=True, metavar="record|check")
+    record = kinds.add_parser("record", help="measure a baseline", description="Measure a baseline and keep it.")
+    record.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the baseline goes (JSON)")
+    _add_workload(record)
+    record.add_argument("--budget", type=seconds, default=90.0, metavar="TIME", help="as in 90s or 2m (default: 90s)")
+    record.set_defaults(action=run_record)
+    check = kinds.add_parser(
+        "check",
+        help="compare with a baseline, or with another revision",
+        description="Compare with a baseline, or with another revision in the same job.",
+        epilog=EXIT,
+    )
+    what = check.add_mutually_exclusive_group(required=True)
+    what.add_argument("--baseline", type=Path, metavar="FILE", help="of `timing record`; its workload is repeated")
+    what.add_argument("--against", metavar="REV", help="a git revision; it is built and run side by side with this one")
+    check.add_argument("--tolerance", type=percent, default=0.05, metavar="PERCENT", help=_TOLERANCE)
+    check.add_argument("--budget", type=seconds, default=90.0, metavar="TIME", help=_BUDGET)
+    check.add_argument("--exact-only", action="store_true", help="only the counts, which take seconds")
+    check.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
+    check.add_argument("--markdown", type=Path, metavar="FILE", help="write a comment for a pull request")
+    _add_workload(check)
+    check.set_defaults(action=run_check)
+
+
+_TOLERANCE = "how much slower a method may become (default: 5%%; the machine's noise if that is more)"
+_BUDGET = "when a method is near the limit, measure on for so long (default: 90s)"
+
+
+def _add_workload(verb: argparse.ArgumentParser) -> None:
+    """None as the default tells what was asked for from what was not: a baseline brings its own."""
+    what = verb.add_argument_group("what is timed")
+    what.add_argument("--methods", type=options.names, metavar="A,B,…", help="default: those of the suite or baseline")
+    what.add_argument("--suite", metavar="NAME", help=f"its first batches are adapted to (default: {suite.DEFAULT})")
+    what.add_argument("--model", metavar="NAME", help="default: the suite's")
+    what.add_argument("--batch-size", type=options.positive, metavar="N", help="default: the suite's")
+    what.add_argument("--batches", type=options.positive, metavar="N", help=f"in a pass (default: {BATCHES})")
+    what.add_argument("--threads", type=options.positive, metavar="N", help=f"of a CPU (default: {THREADS})")
+    what.add_argument("--set", action="append", metavar="M.KEY=VALUE", help="a method's setting; may be repeated")
+    what.add_argument("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    what.add_argument("--data-root", **options.DATA_ROOT)
+
+
+WORKLOAD = ("suite", "model", "batch_size", "batches", "threads", "set", "device")
+
+
+def run_record(args: argparse.Namespace) -> int:
+    from tta_bench.timing.measure import Budget
+    from tta_bench.timing.session import record
+    from tta_bench.timing.workload import prepare
+
+    refuse_unwritable(args.out)
+    console = options.console()
+    budget = Budget(args.budget)
+    with telling(console) as tell:
+        made = record(prepare(_spec(args), args.data_root), budget, tell)
+    made.write(args.out)
+    _show_table(made, console)
+    console.print(f"Written: {args.out}", markup=False)
+    return 0
+
+
+def run_check(args: argparse.Namespace) -> int:
+    from tta_bench.timing import output
+    from tta_bench.timing.verdict import FAILS, status
+
+    for file in (args.json, args.markdown):
+        if file is not None:
+            refuse_unwritable(file)
+    console = options.console()
+    with telling(console) as tell:
+        result = _against_revision(args, tell) if args.against else _against_baseline(args, tell)
+    _show_table(result.now, console, result.verdicts)
+    for verdict in result.verdicts:
+        console.print(str(verdict), markup=False, style="bold red" if verdict.outcome in FAILS else None)
+    for note in result.notes:
+        console.print(note, markup=False, style="dim")
+    console.print(output.headline(result.verdicts), style="bold")
+    if args.json:
+        args.json.write_text(output.as_json(result))
+    if args.markdown:
+        args.markdown.write_text(output.markdown(result))
+    return status(result.verdicts)
+
+
+def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
+    from tta_bench.errors import UserError, did_you_mean
+    from tta_bench.timing import baseline
+    from tta_bench.timing.measure import Budget
+    from tta_bench.timing.session import check
+    from tta_bench.timing.workload import prepare, repeat
+
+    for key in WORKLOAD:
+        if getattr(args, key) is not None:
+            raise UserError(f"--{key.replace('_', '-')} comes from the baseline: leave it out, or record a new one")
+    then = baseline.read(args.baseline)
+    for name in args.methods or ():
+        if name not in then.methods:
+            raise UserError(f"--methods {name}: not in the baseline{did_you_mean(name, then.methods)}")
+    budget = Budget(args.budget)
+    names = args.methods or tuple(then.methods)
+    prepared = prepare(repeat(then.workload, names), args.data_root)
+    return check(then, prepared, args.tolerance, budget, tell, exact_only=args.exact_only)
+
+
+def _against_revision(args: argparse.Namespace, tell: Tell) -> Result:
+    from tta_bench.errors import UserError
+    from tta_bench.timing.against import check_against
+    from tta_bench.timing.measure import Budget
+    from tta_bench.timing.workload import prepare
+
+    if args.exact_only:
+        raise UserError("--exact-only needs a --baseline")
+    budget = Budget(args.budget)
+    return check_against(args.against, prepare(_spec(args), args.data_root), args.tolerance, budget, tell)
+
+
+def _spec(args: argparse.Namespace) -> Any:
+    from tta_bench.timing.workload import Spec
+
+    given = {key: getattr(args, key) for key in (*WORKLOAD, "methods") if getattr(args, key) is not None}
+    if "set" in given:
+        given["set"] = tuple(given["set"])
+    return Spec(**given)
+
+
+def _show_table(now: Baseline, console: Console, verdicts: list[Any] | None = None) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from tta_bench.timing import output
+
+    table = Table(box=box.SIMPLE_HEAD, title=output.where(now), title_style="dim", title_justify="left")
+    for i, column in enumerate(output.COLUMNS):
+        table.add_column(column, justify="left" if i < 2 else "right")
+    for row in output.rows(now, verdicts):
+        table.add_row(*row)
+    console.print(table)
+    console.print("forwards, backwards: per image; steps: of the optimiser, per batch", style="dim")
+
+
+@contextmanager
+def telling(console: Console) -> Iterator[Tell]:
+    """Says what goes on: in place on a terminal, not at all elsewhere."""
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("getting ready") as shown:
+        yield lambda text: shown.update(text)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Known before minutes are spent."""
+    from tta_bench.errors import UserError
+
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, expected a file")
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{path}: the folder {path.absolute().parent} does not exist")
+
+
+def percent(text: str) -> float:
+    """`10%`, `10` or `0.5%` as a fraction."""
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1000:
+        raise argparse.ArgumentTypeError(f"expected a percentage above 0 as in 10%, got '{text}'")
+    return value / 100
+
+
+def seconds(text: str) -> float:
+    """`90`, `90s` or `2m`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|)", text)
+    if not found or float(found[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"expected a time as in 90s or 2m, got '{text}'")
+    return float(found[1]) * (60 if found[2] == "m" else 1)

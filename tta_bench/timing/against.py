@@ -1,0 +1,80 @@
+"""Two revisions of the repository one stands in, side by side: the other one is built from a git worktree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tta_bench.errors import UserError
+from tta_bench.timing.measure import Budget
+from tta_bench.timing.session import Result, Tell, compare_sides
+from tta_bench.timing.sides import Child, save
+from tta_bench.timing.workload import Prepared
+
+
+def check_against(revision: str, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell) -> Result:
+    """This environment as it is installed, against another revision of the repository in the present folder."""
+    top = Path(_git("rev-parse", "--show-toplevel").strip())
+    commit = _commit(revision)
+    with tempfile.TemporaryDirectory(prefix="tta-bench-timing-") as made:
+        folder = Path(made)
+        tell(f"building {revision}")
+        with _worktree(commit, folder / "tree") as tree:
+            _install(tree, folder / "packages", revision)
+        save(prepared.workload, folder / "workload.pt")
+        threads = {"OMP_NUM_THREADS": str(prepared.workload.threads)}
+        environment = {**os.environ, **threads}
+        old = Child(folder / "workload.pt", folder / "packages", environment, f"revision {revision}".replace("/", "-"))
+        new = Child(folder / "workload.pt", None, environment, "this revision")
+        try:
+            result = compare_sides(old, new, prepared, tolerance, budget, tell)
+        finally:
+            old.close()
+            new.close()
+    result.notes.insert(0, f"Against {revision} ({commit[:12]}) of {top.name}, both run side by side in this job.")
+    return result
+
+
+def _git(*words: str) -> str:
+    try:
+        done = subprocess.run(["git", *words], capture_output=True, text=True)
+    except OSError as error:
+        raise UserError(f"--against needs git: {error}") from error
+    if done.returncode:
+        raise UserError(f"--against: git {words[0]}: {_last_line(done.stderr)}")
+    return done.stdout
+
+
+def _commit(revision: str) -> str:
+    try:
+        return _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+    except UserError as error:
+        raise UserError(f"--against {revision}: no such revision in this repository (is it fetched?)") from error
+
+
+@contextmanager
+def _worktree(commit: str, folder: Path) -> Iterator[Path]:
+    """Another revision's files beside the present ones; git forgets the place afterwards."""
+    _git("worktree", "add", "--detach", "--quiet", str(folder), commit)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["git", "worktree", "remove", "--force", str(folder)], capture_output=True)
+
+
+def _install(tree: Path, packages: Path, revision: str) -> None:
+    """Put a revision's packages, entry points included, into a folder of their own. Dependencies are those here."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    alone = ["--no-deps", "--no-build-isolation", "--target", str(packages)]
+    done = subprocess.run([*pip, *alone, str(tree)], capture_output=True, text=True)
+    if done.returncode:
+        raise UserError(f"--against {revision}: cannot be installed: {_last_line(done.stderr)}")
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no message"])[-1]

@@ -1,0 +1,98 @@
+"""Takes times side by side, batch by batch in alternating order, until all is clear or the time is up."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tta_bench.timing.ratio import Floats, Ratio, estimate
+
+Step = Callable[[int], float]  # number of a batch -> seconds
+FIRST_LOOK = 6  # passes; fewer know too little of their own spread
+NOISE_PASSES = 10
+
+
+@dataclass
+class Pair:
+    """Two ways to do a step, and the times they took on the same batches: [passes][batches]."""
+
+    name: str
+    base: Step
+    other: Step
+    base_seconds: list[list[float]] = field(default_factory=list)
+    other_seconds: list[list[float]] = field(default_factory=list)
+
+    def run(self, batches: int) -> None:
+        """One pass; who goes first alternates from batch to batch and from pass to pass."""
+        turn = len(self.base_seconds)
+        base: list[float] = []
+        other: list[float] = []
+        for number in range(batches):
+            ways = [(self.base, base), (self.other, other)]
+            for step, seconds in ways if (turn + number) % 2 else reversed(ways):
+                seconds.append(step(number))
+        self.base_seconds.append(base)
+        self.other_seconds.append(other)
+
+    @property
+    def log_ratios(self) -> Floats:
+        ratios: Floats = np.array(self.other_seconds) / np.array(self.base_seconds)
+        return np.log(ratios)
+
+    @property
+    def ratio(self) -> Ratio:
+        return estimate(self.log_ratios)
+
+    @property
+    def seconds(self) -> float:
+        """Of a pass of the other way: the median of each batch."""
+        return float(np.median(self.other_seconds, axis=0).sum())
+
+
+class Budget:
+    """Time that may be spent, counted from the start of the command."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+
+    @property
+    def left(self) -> float:
+        return self._end - self._clock()
+
+
+def measure(
+    pairs: Iterable[Pair],
+    batches: int,
+    is_clear: Callable[[Pair], bool],
+    budget: Budget,
+    on_pass: Callable[[int, int], None] = lambda passes, open_: None,
+) -> None:
+    """Run passes of all pairs, then of those that are not clear yet, while the budget lasts.
+
+    Every pair gets its first passes whatever the budget: without them nothing at all can be said.
+    """
+    pairs = list(pairs)
+    passes, longest = 0, 0.0
+    while pairs and (passes < FIRST_LOOK or budget.left > longest):
+        start = budget.left
+        for pair in pairs:
+            pair.run(batches)
+        passes += 1
+        longest = max(longest, start - budget.left)
+        if passes >= FIRST_LOOK and passes % 2 == 0:
+            pairs = [pair for pair in pairs if not is_clear(pair)]
+        on_pass(passes, len(pairs))
+
+
+def noise_floor(base: Step, twin: Step, batches: int) -> float:
+    """How far apart two runs of the same thing may look on this machine now: 0.02 is two percent."""
+    pair = Pair("noise", base, twin)
+    for _ in range(NOISE_PASSES):
+        pair.run(batches)
+    floor = pair.ratio.reach
+    return floor if math.isfinite(floor) else math.inf

@@ -1,0 +1,179 @@
+"""Records and checks timings: builds the pairs, lets them be measured, and hears the gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from tta_bench import environment
+from tta_bench.timing.baseline import Baseline, Timing
+from tta_bench.timing.measure import Budget, Pair, measure, noise_floor
+from tta_bench.timing.ratio import Ratio
+from tta_bench.timing.sides import Here, Side
+from tta_bench.timing.verdict import RatioGate, Verdict, changed_settings, exact_gate, missing
+from tta_bench.timing.workload import REFERENCE, Prepared, refuse_other
+
+PRECISE = 0.01  # half an interval's width at which a recording is good enough
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check found, and the figures behind it."""
+
+    verdicts: list[Verdict]
+    now: Baseline
+    notes: list[str]
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Where figures come from."""
+    return environment.describe(torch.device(device))
+
+
+def count(prepared: Prepared, side: Side, tell: Tell) -> dict[str, Timing]:
+    """The exact counts of every method: one pass each."""
+    found = {}
+    for label in prepared.workload.methods:
+        tell(f"counting {label}")
+        counts = side.counts(label)
+        found[label] = Timing(
+            settings=prepared.settings[label],
+            images=prepared.identity["images"],
+            sample_forwards=counts["sample_forwards"],
+            sample_backwards=counts["sample_backwards"],
+            optimizer_steps=counts["optimizer_steps"],
+        )
+    return found
+
+
+def record(prepared: Prepared, budget: Budget, tell: Tell) -> Baseline:
+    """Counts and ratios of every method, as sure as the budget allows."""
+    side = Here(prepared.workload)
+    timings = count(prepared, side, tell)
+    floor = _noise(side, prepared, tell)
+    pairs = _against_source(side, timings)
+    measure(
+        pairs.values(),
+        prepared.identity["batches"],
+        lambda pair: pair.ratio.width < PRECISE,
+        budget,
+        _teller(tell, len(pairs)),
+    )
+    return _baseline(prepared, floor, timings, pairs)
+
+
+def check(
+    then: Baseline, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell, *, exact_only: bool = False
+) -> Result:
+    """Hold the methods against a baseline: the exact gate for all, the ratio gate for those that pass it."""
+    refuse_other(then.workload, prepared.identity)
+    side = Here(prepared.workload)
+    now = count(prepared, side, tell)
+    known = {name: timing for name, timing in now.items() if name in then.methods}
+    exact = {name: verdict for name, t in known.items() if (verdict := exact_gate(name, then.methods[name], t))}
+    notes = _hardware(then, prepared)
+    verdicts = [*exact.values(), *missing(then.methods, now)]
+    same = [name for name in known if name not in exact and name != REFERENCE]
+    if exact_only:
+        verdicts += [_same_counts(name, then.methods[name], now[name]) for name in same]
+        return Result(verdicts, _baseline(prepared, None, now, {}), notes)
+
+    gate = RatioGate(tolerance, _noise(side, prepared, tell))
+    notes += _noise_note(gate)
+    bases = {name: ratio for name in same if (ratio := then.methods[name].ratio) is not None}
+    pairs = {name: pair for name, pair in _against_source(side, now).items() if name in bases}
+    measure(
+        pairs.values(),
+        prepared.identity["batches"],
+        lambda pair: gate.outcome(pair.ratio / bases[pair.name]) != "cannot tell",
+        budget,
+        _teller(tell, len(pairs)),
+    )
+    verdicts += [
+        gate.verdict(name, pair.ratio / bases[name], _times_source(pair.ratio, then.methods[name], now[name]))
+        for name, pair in pairs.items()
+    ]
+    return Result(verdicts, _baseline(prepared, gate.noise_floor, now, pairs), notes)
+
+
+def compare_sides(old: Side, new: Side, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell) -> Result:
+    """Two revisions side by side, each in a process of its own: no stored baseline, no Source between."""
+    then, now = count(prepared, old, tell), count(prepared, new, tell)
+    exact = {name: verdict for name, t in now.items() if (verdict := exact_gate(name, then[name], t))}
+    tell("how noisy is this machine?")
+    batches = prepared.identity["batches"]
+    gate = RatioGate(tolerance, noise_floor(old.step(REFERENCE), new.step(REFERENCE), batches))
+    pairs = {
+        name: Pair(name, old.step(name), new.step(name)) for name in now if name != REFERENCE and name not in exact
+    }
+    measure(
+        pairs.values(),
+        batches,
+        lambda pair: gate.outcome(pair.ratio) != "cannot tell",
+        budget,
+        _teller(tell, len(pairs)),
+    )
+    verdicts = [gate.verdict(name, pair.ratio, f"both side by side, {_rounds(pair)}") for name, pair in pairs.items()]
+    return Result([*exact.values(), *verdicts], _baseline(prepared, gate.noise_floor, now, {}), _noise_note(gate))
+
+
+def _noise(side: Here, prepared: Prepared, tell: Tell) -> float:
+    tell("how noisy is this machine?")
+    return noise_floor(side.step(REFERENCE), side.twin(REFERENCE), prepared.identity["batches"])
+
+
+def _noise_note(gate: RatioGate) -> list[str]:
+    told = f"Noise floor: two runs of the same thing may look {gate.noise_floor:.1%} apart here and now"
+    if gate.noise_floor > gate.tolerance:
+        return [f"{told}, more than the tolerance of {gate.tolerance:.1%}: only what exceeds the noise fails."]
+    return [f"{told}; tolerance {gate.tolerance:.1%}."]
+
+
+def _against_source(side: Here, timings: dict[str, Timing]) -> dict[str, Pair]:
+    source = side.step(REFERENCE)
+    return {name: Pair(name, source, side.step(name)) for name in timings if name != REFERENCE}
+
+
+def _baseline(prepared: Prepared, floor: float | None, timings: dict[str, Timing], pairs: dict[str, Pair]) -> Baseline:
+    timed = {
+        name: replace(t, ratio=pairs[name].ratio, passes=len(pairs[name].base_seconds), seconds=pairs[name].seconds)
+        if name in pairs
+        else t
+        for name, t in timings.items()
+    }
+    return Baseline(prepared.identity, machine(prepared.workload.device), floor, timed)
+
+
+def _hardware(then: Baseline, prepared: Prepared) -> list[str]:
+    here = machine(prepared.workload.device)
+    if then.machine.get("device_name") == here["device_name"]:
+        return []
+    return [
+        f"The baseline is from other hardware ({then.machine.get('device_name')}; here {here['device_name']}): "
+        f"ratios to Source are compared, absolute times are not."
+    ]
+
+
+def _times_source(ratio: Ratio, then: Timing, now: Timing) -> str:
+    why = f"; {changed}" if (changed := changed_settings(then, now)) else ""
+    assert then.ratio is not None
+    return f"{ratio.value:.2f} times Source, {then.ratio.value:.2f} in the baseline{why}"
+
+
+def _same_counts(name: str, then: Timing, now: Timing) -> Verdict:
+    fewer = [what for what, total in now.counts.items() if total / now.images < then.counts[what] / then.images]
+    told = f"fewer {' and '.join(fewer)} than the baseline" if fewer else "the same counts as the baseline"
+    per_image = f"{now.sample_forwards / now.images:.4g} forwards and {now.sample_backwards / now.images:.4g} backwards"
+    return Verdict(name, "ok", f"{told}: {per_image} per image, {now.optimizer_steps} optimiser steps")
+
+
+def _rounds(pair: Pair) -> str:
+    return f"{len(pair.base_seconds)} passes over {len(pair.base_seconds[0])} batches"
+
+
+def _teller(tell: Tell, pairs: int) -> Callable[[int, int], None]:
+    return lambda passes, open_: tell(f"pass {passes}: {pairs - open_} of {pairs} methods are clear")

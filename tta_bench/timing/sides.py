@@ -1,0 +1,106 @@
+"""Where steps run: in this process, or in a child that has another revision installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from tta_bench.errors import UserError
+from tta_bench.timing import steps
+from tta_bench.timing.measure import Step
+from tta_bench.timing.steps import Steps, Workload
+
+
+class Side(Protocol):
+    """Runs the steps of methods on one workload."""
+
+    def step(self, label: str) -> Step: ...
+
+    def counts(self, label: str) -> dict[str, int]: ...
+
+
+class Here:
+    """This process. Methods are built once, when first asked for."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self._built: dict[str, Steps] = {}
+
+    def step(self, label: str) -> Steps:
+        if label not in self._built:
+            self._built[label] = self.twin(label)
+        return self._built[label]
+
+    def twin(self, label: str) -> Steps:
+        """Another instance of the same method."""
+        try:
+            return Steps(self.workload, label)
+        except UserError:
+            raise
+        except Exception as error:  # a method may raise anything
+            raise UserError(
+                f"method '{label}' failed: {type(error).__name__}: {' '.join(str(error).split())}"
+            ) from error
+
+    def counts(self, label: str) -> dict[str, int]:
+        return self.step(label).counts
+
+
+class Child:
+    """A process that imports another revision: its folder comes first on the path."""
+
+    def __init__(self, workload: Path, packages: Path | None, environment: dict[str, str], name: str) -> None:
+        self.name = name
+        if packages is not None:
+            environment = {**environment, "PYTHONPATH": str(packages)}
+        self._log = workload.with_name(f"{name}.log").open("w+")
+        # Not by its path alone: Python would put this file's own folder first on the child's path.
+        start = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", start, steps.__file__, str(workload)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=environment,
+            cwd=workload.parent,  # "" is on the path of `-c`, and must hold no package
+        )
+
+    def step(self, label: str) -> Step:
+        return partial(self._ask, label)
+
+    def counts(self, label: str) -> dict[str, int]:
+        found: dict[str, int] = self._ask(label, None)
+        return found
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+    def _ask(self, label: str, number: int | None) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps([label, number]) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self._log.seek(0)
+            last = self._log.read().strip().splitlines()[-1:] or ["no message"]
+            raise UserError(f"{self.name} cannot run '{label}': {last[0]}")
+        return json.loads(line)
+
+
+def save(workload: Workload, path: Path) -> None:
+    """For children to read."""
+    torch.save({**asdict(workload), "class_mask": workload.class_mask}, path)

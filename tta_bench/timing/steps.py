@@ -1,0 +1,90 @@
+"""Adapt steps on fixed batches: what is timed, here or in a process of another revision.
+
+As a script it serves steps to a parent: one JSON line in, one out (`python steps.py WORKLOAD`). Another revision of the
+harness may be what it imports then, so it keeps to the few names that a plug-in's author may count on as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tta_bench import build_method
+from tta_bench.clock import step_watch
+from tta_bench.cost import CostCounter
+from tta_bench.models import load
+
+COUNTS = ("sample_forwards", "sample_backwards", "optimizer_steps")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The same few batches for every method; plain data, so that it can be saved for another process."""
+
+    model: str
+    num_classes: int
+    class_mask: tuple[int, ...] | None
+    batch_size: int
+    device: str
+    threads: int
+    methods: dict[str, tuple[str, dict[str, Any]]]  # by label: the method and its settings
+    batches: list[Tensor] = field(repr=False)
+    source: list[Tensor] = field(repr=False)  # for methods that need some
+
+
+class Steps:
+    """A method's adapt steps over the batches, again and again from the source weights."""
+
+    def __init__(self, workload: Workload, label: str) -> None:
+        torch.set_num_threads(workload.threads)
+        name, settings = workload.methods[label]
+        device = torch.device(workload.device)
+        self.model = load(workload.model).fresh(device, workload.class_mask)
+        self.method = build_method(
+            name, self.model, num_classes=workload.num_classes, batch_size=workload.batch_size, params=settings
+        )
+        if self.method.needs_source:
+            self.method.prepare([batch.to(device) for batch in workload.source])
+        self.batches = [batch.to(device) for batch in workload.batches]
+        self._watch = step_watch(device)
+        self.counts = self._warm_up()
+
+    def _warm_up(self) -> dict[str, int]:
+        """One pass that nobody times, and what it computes: exact numbers that no noise touches."""
+        with CostCounter(self.model) as cost:
+            for batch in self.batches:
+                self.method.adapt(batch)
+        return {name: getattr(cost, name) for name in COUNTS}
+
+    def __call__(self, number: int) -> float:
+        """Seconds of one step; a pass begins with the source weights, so every pass does the same work."""
+        if number == 0:
+            self.method.reset()
+        with self._watch:
+            self.method.adapt(self.batches[number])
+        return self._watch.laps.pop()
+
+
+def serve(path: Path, answer: Callable[[Any], None]) -> None:
+    """Build methods and run steps as the parent asks, until it hangs up."""
+    workload = Workload(**torch.load(path, weights_only=True))
+    steps: dict[str, Steps] = {}
+    for line in sys.stdin:
+        label, number = json.loads(line)
+        if label not in steps:
+            steps[label] = Steps(workload, label)
+        answer(steps[label].counts if number is None else steps[label](number))
+
+
+if __name__ == "__main__":
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a method prints must not get between the answers
+    serve(Path(sys.argv[1]), lambda value: print(json.dumps(value), file=channel, flush=True))

@@ -1,0 +1,118 @@
+"""What is timed: the first batches of a suite's first task, for every method that is asked for."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tta_bench import settings, suite
+from tta_bench.choices import Choices
+from tta_bench.errors import UserError
+from tta_bench.plan import Plan
+from tta_bench.runner import Work, read, source_batches
+from tta_bench.timing.steps import Workload
+
+REFERENCE = "source"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The choices that make a workload; a baseline keeps them, so that a check repeats them."""
+
+    suite: str = suite.DEFAULT
+    methods: tuple[str, ...] = ()  # empty: those of the suite
+    model: str | None = None
+    batch_size: int | None = None
+    batches: int = 4
+    threads: int = 1  # one: a busy neighbour then slows a method and Source alike
+    device: str = "auto"
+    set: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A workload, and what names it in a baseline."""
+
+    workload: Workload
+    identity: dict[str, Any]
+    settings: dict[str, dict[str, Any]]  # by label
+
+
+def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
+    """Check the choices, read the batches. Source is always there: it is what the others are measured against."""
+    chosen = suite.load(spec.suite)
+    asked = spec.methods or tuple(chosen.methods)
+    choices = Choices(
+        methods=(REFERENCE, *(name for name in asked if name != REFERENCE)),
+        model=spec.model,
+        seeds=(0,),
+        limit=spec.batches * (spec.batch_size or chosen.batch_size),
+        batch_size=spec.batch_size,
+        device=spec.device,
+        data_root=data_root,
+        workers=0,
+        overrides=settings.parse(list(spec.set)),
+    )
+    plan = Plan(chosen, choices)
+    works = list(islice(plan.work(), len(plan.contenders)))
+    first = works[0]
+    batches = list(first.stream.batches(first.cell.batch_size))
+    if len(batches) < spec.batches:
+        raise UserError(f"suite '{chosen.name}' has only {len(batches)} batches in a stream, --batches {spec.batches}")
+    with closing(read(first, first.stream.images, batches)) as found:
+        images = [batch.clone() for batch in found]
+    workload = Workload(
+        model=plan.model.name if spec.model is None else spec.model,
+        num_classes=first.num_classes,
+        class_mask=first.class_mask,
+        batch_size=first.cell.batch_size,
+        device=str(plan.device),
+        threads=spec.threads,
+        methods={work.label: (work.cell.method, work.cell.settings) for work in works},
+        batches=images,
+        source=_source(works),
+    )
+    return Prepared(workload, _identity(spec, first, chosen.tasks[0]), {w.label: w.cell.settings for w in works})
+
+
+def _source(works: list[Work]) -> list[Any]:
+    """Source batches for the methods that need some, as `run` would give them."""
+    with_source = next((work for work in works if work.cell.source), None)
+    return [] if with_source is None else [batch.clone() for batch in source_batches(with_source)]
+
+
+def _identity(spec: Spec, first: Work, task: str) -> dict[str, Any]:
+    return {
+        "suite": spec.suite,
+        "task": task,
+        "model": spec.model,
+        "batch_size": first.cell.batch_size,
+        "batches": spec.batches,
+        "threads": spec.threads,
+        "device": first.device.type,
+        "set": list(spec.set),
+        "weights": first.model.weights_hash,
+        "stream": first.stream.digest,
+        "images": int(np.sum([len(b) for b in first.stream.batches(first.cell.batch_size)])),
+    }
+
+
+def repeat(identity: dict[str, Any], methods: tuple[str, ...]) -> Spec:
+    """The choices behind a baseline."""
+    keys = ("suite", "model", "batch_size", "batches", "threads", "device")
+    return Spec(**{key: identity[key] for key in keys}, set=tuple(identity["set"]), methods=methods)
+
+
+def refuse_other(then: dict[str, Any], now: dict[str, Any]) -> None:
+    """Counts and ratios of other images or weights are not comparable."""
+    for key in ("stream", "weights", "task"):
+        if then[key] != now[key]:
+            raise UserError(
+                f"the baseline was recorded with another {key} of suite '{now['suite']}' "
+                f"({then[key]}, now {now[key]}): record it again"
+            )
