@@ -23,7 +23,10 @@ def test_run_ends_with_tables_on_screen_and_as_files(cli: Cli, small_suite: Path
     assert "small: accuracy (%)" in shown
     assert "small: time and cost" in shown
     assert "NOT REPORTABLE" in shown
-    assert {path.name for path in (out / "report").iterdir()} == {"report.md", "accuracy.csv", "time.csv"}
+    written = {path.name: path.read_bytes() for path in (out / "report").iterdir()}
+    assert set(written) == {"report.md", "accuracy.csv", "time.csv", "leaderboard.md", "leaderboard.csv"}
+    cli("report", out)
+    assert {path.name: path.read_bytes() for path in (out / "report").iterdir()} == written
     assert len(list((out / "cells").glob("*.json"))) == 4 == len(list((out / "cells").glob("*.npz")))
     assert json.loads((out / "manifest.json").read_text())["suite"] == "small"
 
@@ -50,6 +53,19 @@ def test_changed_settings_run_anew_beside_the_old(cli: Cli, small_suite: Path, t
     rows = [line.split()[:2] for line in shown.splitlines()]
     assert ["tent", "(lr=0.1)"] in rows
     assert any(row[0] == "tent" and row[1:] != ["(lr=0.1)"] for row in rows if row)
+
+
+def test_source_of_an_earlier_command_stands_beside(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    command = ("run", "--suite", small_suite, "--out", tmp_path / "run", "--limit", 64)
+    cli(*command, "--methods", "source")
+    cli(*command, "--methods", "source", "--seeds", 1)
+    cli(*command, "--methods", "source", "--batch-size", 16)
+    _, shown, _ = cli(*command, "--methods", "tent")
+    rows = [line.split() for line in shown[shown.index("small: time") :].splitlines() if line.strip()]
+    costs = {row[0]: row for row in rows if row[0] in ("source", "tent")}
+    assert float(costs["source"][3]) == 1.0
+    assert float(costs["tent"][3]) > 1.0
+    assert "WARNING" not in shown, "Source's other seed is no part of it"
 
 
 def test_fresh_starts_over_and_keeps_the_old_folder(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
@@ -249,6 +265,21 @@ def test_start_is_quick(code: str) -> None:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(cpu_seconds() for _ in range(3)) < 0.5
+
+
+TYPOS = [["run", "--suite", "digits-c-9"], ["run", "--methods", "tnt"], ["run", "--set", "tnt.lr=1"]]
+TYPOS += [
+    ["check", "--suite", "digits-c-9"],
+    ["tune", "--method", "tnt", "--grid", "lr=1"],
+    ["inspect", "--method", "tnt"],
+]
+
+
+@pytest.mark.parametrize("words", TYPOS, ids=" ".join)
+def test_a_typo_in_a_name_does_not_wait_for_torch(words: list[str]) -> None:
+    code = f"import sys; from tta_bench.cli.main import main; print(main({words}), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "2 False\n", done.stderr
 
 
 def test_version(cli: Cli) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from tests.conftest import Cli
 from tta_bench import suite
+from tta_bench.choices import Choices
 from tta_bench.images import ArrayImages
-from tta_bench.plan import Choices, Plan
+from tta_bench.plan import Plan
 from tta_bench.suite import Scenario
 
 DIGITS = 640  # images of a task

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from tta_bench import bench, registry, suite
 from tta_bench.bench import Watcher
+from tta_bench.choices import Choices
 from tta_bench.cost import CostCounter
 from tta_bench.images import ArrayImages
 from tta_bench.method import Method
-from tta_bench.plan import Choices, Plan
+from tta_bench.plan import Plan
 from tta_bench.record import Record
 from tta_bench.runner import run_cell
 from tta_bench.store import Store

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tta_bench import environment, plan, registry
+from tta_bench.choices import Choices, refuse_idle
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.images import ImageSet
 from tta_bench.models import SourceModel
-from tta_bench.plan import Choices, Contender
+from tta_bench.plan import Contender
 from tta_bench.precision import refuse_missing_bf16
 from tta_bench.scenarios import Part, make_stream
 from tta_bench.suite import Suite
@@ -55,7 +56,7 @@ def check(suite: Suite, choices: Choices) -> list[Finding]:
         for label in choices.methods or tuple(suite.methods)
     ]
     labels = list(choices.methods or suite.methods)
-    look("--set", lambda: plan.refuse_idle(choices, labels), lambda _: "every setting has its method")
+    look("--set", lambda: refuse_idle(choices, labels), lambda _: "every setting has its method")
     dataset = look(
         "data",
         lambda: open_dataset(suite.data, suite.tasks, choices.data_root),

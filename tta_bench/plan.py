@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -14,8 +13,9 @@ import tta_bench
 from tta_bench import environment, models, registry, settings
 from tta_bench.cache import CachedImages, FileImages
 from tta_bench.cell import Cell, code_hash
+from tta_bench.choices import Choices, refuse_idle, refuse_unknown, settings_of
 from tta_bench.datasets import Dataset, open_dataset
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError
 from tta_bench.images import ImageSet
 from tta_bench.loading import in_memory
 from tta_bench.method import Method
@@ -24,31 +24,7 @@ from tta_bench.precision import refuse_missing_bf16
 from tta_bench.runner import Work
 from tta_bench.scenarios import IMBALANCE, OVER_ALL_TASKS, SEVERITIES, Part, groups, make_stream, spelled
 from tta_bench.stream import Stream, digest
-from tta_bench.suite import Scenario, Suite
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What a command line asks for beyond the suite."""
-
-    methods: tuple[str, ...] = ()  # empty: those of the suite
-    model: str | None = None
-    seeds: tuple[int, ...] = ()
-    scenario: Scenario = "normal"
-    imbalance: float | None = None  # of label-shift; None: the usual
-    limit: int | None = None
-    batch_size: int | None = None
-    device: str = "auto"
-    data_root: Path | None = None
-    workers: int | None = None  # None: as many as help
-    cache: Path | None = None
-    amp: str | None = None
-    compile: bool = False
-    overrides: dict[str, settings.Settings] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.imbalance is not None and self.scenario != "label-shift":
-            raise UserError(f"--imbalance is of --scenario label-shift, this is {self.scenario}")
+from tta_bench.suite import Suite
 
 
 @dataclass(frozen=True)
@@ -187,25 +163,15 @@ class Plan:
 
 def resolve(label: str, suite: Suite, choices: Choices) -> Contender:
     """A row of this run: the suite's settings, then those of the command line; checked."""
-    asked = choices.overrides.get(label, {})
-    given = {**suite.methods.get(label, {}), **asked}
+    refuse_unknown(label, suite)
+    asked, given = choices.overrides.get(label, {}), settings_of(label, suite, choices)
     method = given.pop("method", label)  # a suite may have several rows of one method, each under its own label
-    if label not in suite.methods and label not in registry.installed().claims:
-        known = {*suite.methods, *registry.installed().claims}
-        raise UserError(f"unknown method '{label}'{did_you_mean(label, known)}")
     settings.check(method, registry.installed().load(method), given)
     # A row that departs from the suite's settings says so wherever it stands.
     shown = ", ".join(
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in asked.items()
     )
     return Contender(f"{label} ({shown})" if shown else label, method, given)
-
-
-def refuse_idle(choices: Choices, labels: Sequence[str]) -> None:
-    """A setting for a method that does not run is a mistake, not a wish."""
-    for name in choices.overrides:
-        if name not in labels:
-            raise UserError(f"--set {name}.…: method '{name}' is not in this run ({', '.join(labels)})")
 
 
 def source_model(task: str, dataset: Dataset, suite: Suite, choices: Choices) -> SourceModel:

@@ -20,10 +20,12 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench import suite
-    from tta_bench.check import check
 
     console = options.console()
-    findings = check(suite.load(args.suite), options.choices(args))
+    chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is answered before torch is imported
+    from tta_bench.check import check
+
+    findings = check(chosen, choices)
     for finding in findings:
         mark, style = ("ok   ", "green") if finding.ok else ("ERROR", "bold red")
         console.print(f"{mark} {finding.what}: {finding.told}", style=style if not finding.ok else "", markup=False)

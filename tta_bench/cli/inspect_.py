@@ -38,9 +38,8 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from tta_bench import settings
+    from tta_bench.choices import Choices, refuse_misnamed
     from tta_bench.inspection import refuse_other
-    from tta_bench.inspector import inspect
-    from tta_bench.plan import Choices, Plan
 
     chosen = suite.load(args.suite)
     folder = args.out or RUNS / f"{chosen.name}-inspect-{args.method}"
@@ -54,6 +53,10 @@ def run(args: argparse.Namespace) -> int:
         data_root=args.data_root,
         overrides=settings.parse(args.set),
     )
+    refuse_misnamed(chosen, choices)  # a typo is answered before torch is imported
+    from tta_bench.inspector import inspect
+    from tta_bench.plan import Plan
+
     plan = Plan(replace(chosen, tasks=args.tasks or chosen.tasks), choices)
     found = inspect(plan, images=args.images, manifest={"command": args.command})
     files = found.save(folder)

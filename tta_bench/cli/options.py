@@ -13,7 +13,8 @@ from tta_bench.suite import SCENARIOS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.plan import Choices
+    from tta_bench.choices import Choices
+    from tta_bench.suite import Suite
 
 
 DATA_ROOT: dict[str, Any] = {
@@ -65,7 +66,7 @@ _DEVICE = "auto, cpu, cuda, cuda:N or mps (default: the GPU if there is one)"
 def choices(args: argparse.Namespace) -> Choices:
     """The options of `add_choices` as the harness takes them."""
     from tta_bench import settings
-    from tta_bench.plan import Choices
+    from tta_bench.choices import Choices
 
     return Choices(
         methods=args.methods,
@@ -83,6 +84,16 @@ def choices(args: argparse.Namespace) -> Choices:
         compile=args.compile,
         overrides=settings.parse(args.set),
     )
+
+
+def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
+    """Suite and choices of a command line, their names checked: a typo is answered before torch is imported."""
+    from tta_bench.choices import refuse_misnamed
+
+    found = suite.load(args.suite)
+    asked = choices(args)
+    refuse_misnamed(found, asked)
+    return found, asked
 
 
 def console() -> Console:

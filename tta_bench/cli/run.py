@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tta_bench.cell import Cell
+    from tta_bench.choices import Choices
+    from tta_bench.record import Record
+    from tta_bench.store import Store
+    from tta_bench.suite import Suite
 
 RUNS = Path("results/runs")
 
@@ -24,20 +36,24 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench import suite
-    from tta_bench.bench import execute
-    from tta_bench.cli.progress import watch
-    from tta_bench.plan import Plan
-    from tta_bench.report.write import report
-    from tta_bench.store import Store, refuse_unfit
-    from tta_bench.tripwire import suspicion
+    from tta_bench.store import refuse_unfit
 
-    console = options.console()
-    chosen = suite.load(args.suite)
+    chosen, choices = options.chosen(args)
     folder = args.out or RUNS / chosen.name
     if not args.fresh:
         refuse_unfit(folder, chosen.name)  # before the time to load a model is spent
-    plan = Plan(chosen, options.choices(args))
+    return _run(args, chosen, choices, folder)
+
+
+def _run(args: argparse.Namespace, chosen: Suite, choices: Choices, folder: Path) -> int:
+    from tta_bench.bench import execute
+    from tta_bench.cli.progress import watch
+    from tta_bench.plan import Plan
+    from tta_bench.store import Store
+    from tta_bench.tripwire import suspicion
+
+    console = options.console()
+    plan = Plan(chosen, choices)
     old = Store(folder).set_aside() if args.fresh else None
     if old:
         console.print(f"The old folder is now {old}")
@@ -62,9 +78,36 @@ def run(args: argparse.Namespace) -> int:
             return 130
     watcher.tell_reused("use --fresh to run them again")
     console.print()
-    files = report(records, store.report, console, store.warnings())
-    console.print(f"Written: {', '.join(str(file) for file in files)}")
+    _report(records, store, console)
     failed = [record for record in records if record.status != "done"]
     if failed:
         console.print(f"{len(failed)} of {len(records)} cells failed; the same command again tries only these.")
     return 1 if failed else 0
+
+
+def _report(records: Sequence[Record], store: Store, console: Console) -> None:
+    """The tables and files that `report` would make of this command's records."""
+    from tta_bench.report.rows import compare
+    from tta_bench.report.runs import Runs
+    from tta_bench.report.write import report_runs
+
+    runs = Runs([store.folder])
+    there = {record.cell.key: record for record in runs.records}
+    own = [replace(there[record.cell.key], label=record.label) for record in records]
+    files = report_runs([compare([*_source_beside(own, runs.records), *own])], runs, store.report, console)
+    console.print(f"Written: {', '.join(str(file) for file in files)}", markup=False)
+
+
+def _source_beside(own: Sequence[Record], there: Sequence[Record]) -> list[Record]:
+    """Source's records of an earlier command on the very same streams, so that costs are told in multiples of it."""
+    if any(record.cell.method == "source" for record in own):
+        return []
+    streams = {_conditions(record.cell) for record in own}
+    same = [r for r in there if r.cell.method == "source" and r.status == "done" and _conditions(r.cell) in streams]
+    newest = {_conditions(record.cell): record for record in sorted(same, key=lambda record: record.finished_at)}
+    return [record for record in same if record is newest[_conditions(record.cell)]]
+
+
+def _conditions(cell: Cell) -> tuple[object, ...]:
+    seen = (cell.tasks, cell.scenario, cell.seed, cell.stream, cell.suite_version, cell.data_code, cell.limit)
+    return (*seen, cell.model, cell.weights, cell.batch_size, cell.device, cell.amp, cell.compile, cell.harness)

@@ -32,7 +32,9 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from tta_bench import suite
+    args.methods = (args.method,)
+    chosen, choices = options.chosen(args)
+    points = grid(args.grid)  # a typo is answered before torch is imported
     from tta_bench.bench import execute
     from tta_bench.cli.progress import watch
     from tta_bench.plan import Plan
@@ -42,10 +44,8 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.store import Store
 
     console = options.console()
-    chosen = suite.load(args.suite)
-    choices = replace(options.choices(args), methods=(args.method,))
     fixed = choices.overrides.get(args.method, {})
-    plans = [Plan(chosen, replace(choices, overrides={args.method: {**fixed, **point}})) for point in grid(args.grid)]
+    plans = [Plan(chosen, replace(choices, overrides={args.method: {**fixed, **point}})) for point in points]
     store = Store.create(args.out or RUNS / chosen.name, chosen.name)
     store.note_command(args.command, chosen.tasks, [args.method])
     with watch(sum(map(len, plans)), console) as watcher:
