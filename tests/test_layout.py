@@ -57,7 +57,7 @@ def test_every_package_is_listed_in_setup_cfg() -> None:
     [
         "import tta_bench.report.write",
         "import tta_bench.report.differences, tta_bench.report.page",
-        "from tta_bench.report import paper; assert paper._defaults('sar')",
+        "from tta_bench.report import comparable; assert comparable.defaults('sar')",
         "import tta_bench.cli.main; tta_bench.cli.main.parser()",
     ],
 )

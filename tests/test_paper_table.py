@@ -14,7 +14,7 @@ import pytest
 from tests.records import make_record
 from tta_bench import suite
 from tta_bench.record import Record
-from tta_bench.report import paper
+from tta_bench.report.comparable import defaults
 from tta_bench.report.paper import paper_table
 from tta_bench.report.rows import compare
 from tta_bench.report.values import Table
@@ -32,7 +32,7 @@ def shipped(method: str, name: str = "imagenet-c-5", top1: float = 0.6, **change
         "data": found.data,
         "model": found.model,
         "batch_size": found.batch_size,
-        "settings": {**paper._defaults(method), **given},
+        "settings": {**defaults(method), **given},
         **changes,
     }
     return [replace(make_record(method, top1, task=task, **content), label=label) for task in found.tasks]
@@ -126,13 +126,6 @@ def test_the_number_of_tokens() -> None:
     records = [r for n in (1, 2, 4, 8) for r in shipped("dpal", "ablation-tokens", label=f"tokens-{n}")]
     table = paper_table(compare(records))
     assert [str(values[1]) for _, values in table.rows] == ["67.0", "66.4", "62.6", "66.6"]
-
-
-def test_the_cost() -> None:
-    table = paper_table(compare([*shipped("sar", "cost"), *shipped("dpal", "cost")]))
-    assert row(table, "dpal")["paper × sar"] == "1.14"
-    assert row(table, "dpal")["× sar"] == "1.00"
-    assert "other hardware: chip, 2 threads; the paper's is RTX 3090" in table.notes[0]
 
 
 def test_a_suite_that_is_not_in_the_paper_has_no_such_table() -> None:

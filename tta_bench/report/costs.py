@@ -11,7 +11,8 @@ from tta_bench.record import Record
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import FAILED, Table, Value
 
-COLUMNS = ("seconds", "ms/image", "× Source", "forwards/image", "backwards/image", "peak MiB", "prepare s")
+IMAGES = 50_000
+COLUMNS = ("seconds", "ms/image", "× Source", "min/50k", "forwards/image", "backwards/image", "peak MiB", "prepare s")
 
 
 def time_table(comparison: Comparison) -> Table:
@@ -23,6 +24,7 @@ def time_table(comparison: Comparison) -> Table:
         f"Measured on {' and '.join(machines)}." if machines else "",
         "Times differ in hardware: compare forwards and backwards instead." if len(machines) > 1 else "",
         f"seconds: all of `adapt`, per seed; {_steady_note(comparison)}",
+        extrapolated(comparison),
         *_memory_note(comparison),
     ]
     return Table(f"{comparison.suite}: time and cost", COLUMNS, rows, tuple(note for note in notes if note))
@@ -56,6 +58,20 @@ def steady_ms(records: Sequence[Record]) -> float:
     return statistics.fmean(record.steady_ms_per_image for record in records)
 
 
+def minutes(records: Sequence[Record]) -> float:
+    """Of `adapt` for the 50,000 images of the paper's time table, at the steady pace of these records."""
+    return steady_ms(records) * IMAGES / 60_000
+
+
+def extrapolated(comparison: Comparison) -> str:
+    """From how much `minutes` is extrapolated."""
+    counts = sorted({sum(record.samples for record in row.done) for row in comparison.rows if row.done})
+    if not counts:
+        return ""
+    many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    return f"min/50k: minutes of `adapt` for {IMAGES:,} images, extrapolated from ms/image of {many} images per method."
+
+
 def _costs(row: Row, source: Sequence[Record]) -> tuple[Value, ...]:
     done = row.done
     if not done:
@@ -69,6 +85,7 @@ def _costs(row: Row, source: Sequence[Record]) -> tuple[Value, ...]:
         Value(seconds_per_seed(done), digits=1),
         Value(steady_ms(done), digits=2),
         Value() if slower is None else Value(slower, digits=2),
+        Value(minutes(done), digits=2),
         Value(sum(record.sample_forwards for record in done) / images, digits=2),
         Value(sum(record.sample_backwards for record in done) / images, digits=2),
         Value(max(record.memory.get("bytes", 0) for record in done) / 2**20, digits=0),
