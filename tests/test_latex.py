@@ -13,7 +13,7 @@ from tests.records import make_failure, make_record
 from tta_bench.report import latex
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
-from tta_bench.report.values import Table
+from tta_bench.report.values import Table, Value
 
 NAMES = [
     "<script>",
@@ -69,6 +69,18 @@ def test_nothing_special_is_left(name: str) -> None:
 def test_code_in_a_note_is_set_as_code() -> None:
     text = latex.fragment(Table("t", ("a",), (), ("inside `adapt_it` only",)), "t")
     assert r"inside \texttt{adapt\_it} only" in text
+
+
+def test_numbers_are_set_as_papers_set_them() -> None:
+    row = (Value(50, 0.5, best=True), Value(-1.25, digits=2, signed=True), Value(word="-a"))
+    text = latex.fragment(Table("t", ("a", "b", "c"), (("sar", row),)), "t")
+    assert r"sar & \textbf{50.0$_{\pm 0.5}$} & $-$1.25 & -a \\" in text
+
+
+def test_differences_end_a_group() -> None:
+    less = (Value(1, signed=True), Value(word="yes"))
+    text = latex.fragment(Table("t", ("a", "b"), (("x", less), ("y", (Value(1), Value(word="yes"))))), "t")
+    assert text.count(r"\\ \addlinespace") == 1
 
 
 def test_a_table_has_rules_bold_and_a_label(tmp_path: Path) -> None:

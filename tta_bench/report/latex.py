@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from tta_bench.report.names import clean
 from tta_bench.report.values import Table, Value
 
+WIDE = 10  # columns, above which they move together
 PACKAGES = ("booktabs", "graphicx")
 
 _SPECIAL = {
@@ -59,11 +61,12 @@ def _known(char: str) -> bool:
 def fragment(table: Table, name: str) -> str:
     r"""A table to \input into a paper; wider than the line, it shrinks to fit."""
     head = " & ".join(escape(column) for column in (table.head, *table.columns))
-    rows = [" & ".join([escape(label), *map(_entry, values)]) + r" \\" for label, values in table.rows]
+    rows = [" & ".join([escape(label), *map(_entry, values)]) + r" \\" + _gap(values) for label, values in table.rows]
     lines = [
         "% made by tta-bench report; needs " + " ".join(rf"\usepackage{{{package}}}" for package in PACKAGES),
         r"\begin{table}[htbp]",
         r"\centering",
+        *([r"\setlength{\tabcolsep}{3pt}"] if len(table.columns) > WIDE else []),
         rf"\caption{{{escape(table.title)}}}",
         rf"\label{{tab:{_key(name)}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
@@ -102,8 +105,17 @@ def files(tables: Mapping[str, Table], title: str) -> dict[str, str]:
 
 
 def _entry(value: Value) -> str:
-    text = escape(str(value))
+    text = escape(str(replace(value, std=None)))
+    if value.signed and text.startswith("-"):
+        text = f"$-${text[1:]}"
+    if value.std is not None and not value.word:
+        text += rf"$_{{\pm {value.std:.{value.digits}f}}}$"  # as papers set it, for the table's width
     return rf"\textbf{{{text}}}" if value.best else text
+
+
+def _gap(values: Sequence[Value]) -> str:
+    """A little room after a line of differences, which ends a group."""
+    return r" \addlinespace" if len(values) > 1 and all(value.signed for value in values[:-1]) else ""
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
