@@ -19,6 +19,7 @@ from tta_bench.suite import Suite
 from tta_bench.trial import BATCH, BATCHES, Trial
 
 T = TypeVar("T")
+MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take a CPU half a minute, and all of ImageNet-C should take 10 s
 Look = Callable[..., Any]  # looks at one thing and notes a finding; returns what it saw, or None
 
 
@@ -113,6 +114,8 @@ def _try_methods(
         batch_size, device = (trial.batch_size, trial.device) if trial else (suite.batch_size, None)
         method = plan.try_method(contender, model, dataset, batch_size, device)
         told = f"adapts {sum(t.numel() for t in method.adapted_parameters().values()):,} numbers"
+        if trial is not None and trial.device.type == "cpu" and _numbers(model) > MOST_NUMBERS:
+            return f"{told}; not tried, {_numbers(model):,} weights are slow on a CPU"
         if trial is None or (method.needs_source and source is None):
             return f"{told}; not tried, its images are not there"
         return f"{told}; tried on {trial.run(method)} images of {task}"
@@ -131,6 +134,10 @@ def _trial(suite: Suite, choices: Choices, dataset: Dataset, task: str, source: 
     batch_size = 1 if choices.scenario == "single" else choices.batch_size or suite.batch_size
     stream = make_stream("normal", suite.name, suite.seeds[0], [Part(task, images)], BATCH * BATCHES)
     return Trial(stream, source, dataset.num_classes, batch_size, device, choices.amp)
+
+
+def _numbers(model: SourceModel) -> int:
+    return sum(parameter.numel() for parameter in model.network.parameters())
 
 
 def _settings_line(contender: Contender) -> str:
