@@ -16,6 +16,7 @@ from tta_bench.cli import (
     inspect_,
     list_,
     make_corrupted,
+    profile,
     report,
     run,
     timing,
@@ -53,7 +54,20 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"tta-bench {tta_bench.__version__}")
     verbs = top.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB", parser_class=Parser)
-    for verb in (run, report, compare, list_, check, tune, train_source, make_corrupted, inspect_, figure, timing):
+    for verb in (
+        run,
+        report,
+        compare,
+        list_,
+        check,
+        tune,
+        train_source,
+        make_corrupted,
+        inspect_,
+        figure,
+        timing,
+        profile,
+    ):
         verb.add(verbs)
     return top
 

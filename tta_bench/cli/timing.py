@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tta_bench.timing.baseline import Baseline
     from tta_bench.timing.session import Result, Tell
+    from tta_bench.timing.workload import Spec
 
 BATCHES, THREADS = 4, 1
 EXIT = "exit status: 0 no method is slower, 1 one is slower or does more work, 2 a mistake in the input, 3 cannot tell"
@@ -32,7 +33,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     kinds = verb.add_subparsers(title="verbs", dest="kind", required=True, metavar="record|check")
     record = kinds.add_parser("record", help="measure a baseline", description="Measure a baseline and keep it.")
     record.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the baseline goes (JSON)")
-    _add_workload(record)
+    add_workload(record)
     record.add_argument("--budget", type=seconds, default=90.0, metavar="TIME", help="as in 90s or 2m (default: 90s)")
     record.set_defaults(action=run_record)
     check = kinds.add_parser(
@@ -49,18 +50,20 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     check.add_argument("--exact-only", action="store_true", help="only the counts, which take seconds")
     check.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
     check.add_argument("--markdown", type=Path, metavar="FILE", help="write a comment for a pull request")
-    _add_workload(check)
+    add_workload(check)
     check.set_defaults(action=run_check)
 
 
 _TOLERANCE = "how much slower a method may become (default: 5%%; the machine's noise if that is more)"
+_METHODS = "default: those of the suite, or of the baseline"
 _BUDGET = "when a method is near the limit, measure on for so long (default: 90s)"
 
 
-def _add_workload(verb: argparse.ArgumentParser) -> None:
+def add_workload(verb: argparse.ArgumentParser, *, methods: bool = True) -> None:
     """None as the default tells what was asked for from what was not: a baseline brings its own."""
     what = verb.add_argument_group("what is timed")
-    what.add_argument("--methods", type=options.names, metavar="A,B,…", help="default: those of the suite or baseline")
+    if methods:
+        what.add_argument("--methods", type=options.names, metavar="A,B,…", help=_METHODS)
     what.add_argument("--suite", metavar="NAME", help=f"its first batches are adapted to (default: {suite.DEFAULT})")
     what.add_argument("--model", metavar="NAME", help="default: the suite's")
     what.add_argument("--batch-size", type=options.positive, metavar="N", help="default: the suite's")
@@ -83,7 +86,7 @@ def run_record(args: argparse.Namespace) -> int:
     console = options.console()
     budget = Budget(args.budget)
     with telling(console) as tell:
-        made = record(prepare(_spec(args), args.data_root), budget, tell)
+        made = record(prepare(spec(args), args.data_root), budget, tell)
     made.write(args.out)
     _show_table(made, console)
     console.print(f"Written: {args.out}", markup=False)
@@ -142,10 +145,11 @@ def _against_revision(args: argparse.Namespace, tell: Tell) -> Result:
     if args.exact_only:
         raise UserError("--exact-only needs a --baseline")
     budget = Budget(args.budget)
-    return check_against(args.against, prepare(_spec(args), args.data_root), args.tolerance, budget, tell)
+    return check_against(args.against, prepare(spec(args), args.data_root), args.tolerance, budget, tell)
 
 
-def _spec(args: argparse.Namespace) -> Any:
+def spec(args: argparse.Namespace) -> Spec:
+    """The workload that the options ask for."""
     from tta_bench.timing.workload import Spec
 
     given = {key: getattr(args, key) for key in (*WORKLOAD, "methods") if getattr(args, key) is not None}

@@ -41,6 +41,7 @@ class Prepared:
     workload: Workload
     identity: dict[str, Any]
     settings: dict[str, dict[str, Any]]  # by label
+    first: Work  # of Source: knows how its images are read
 
 
 def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
@@ -77,7 +78,7 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
         batches=images,
         source=_source(works),
     )
-    return Prepared(workload, _identity(spec, first, chosen.tasks[0]), {w.label: w.cell.settings for w in works})
+    return Prepared(workload, _identity(spec, first, chosen.tasks[0]), {w.label: w.cell.settings for w in works}, first)
 
 
 def _source(works: list[Work]) -> list[Any]:
