@@ -225,13 +225,6 @@ def test_check_says_what_a_method_would_adapt(cli: Cli) -> None:
     assert "tent on digits-vit: adapts 3,200 numbers" in shown  # 25 norms x 2 x 64
 
 
-@pytest.mark.parametrize("what", ["methods", "suites", "models"])
-def test_list(cli: Cli, what: str) -> None:
-    status, shown, _ = cli("list", what)
-    assert status == 0
-    assert {"methods": "tent", "suites": "digits-c-5", "models": "digits-vit"}[what] in shown
-
-
 def test_tune_ranks_a_grid(cli: Cli, tmp_path: Path) -> None:
     status, shown, _ = cli(
         "tune",

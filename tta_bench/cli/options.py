@@ -52,7 +52,10 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
 
 
 _METHODS = "methods, in the order of the rows (default: those of the suite)"
-_MODEL = "a model of `list models`, a timm tag or a .safetensors file (default: the suite's)"
+_MODEL = (
+    "a model of `list models`, a timm tag, TAG=FILE for a timm model with the weights of a local .safetensors, .pth or "
+    "AugReg .npz file, or a .safetensors file of train-source (default: the suite's)"
+)
 _SET = "a method's setting, as in sar.lr=0.01; may be repeated"
 _SEEDS = "seeds of the stream's order, each a run of its own (default: the suite's)"
 _SCENARIO = "how tasks become streams (default: normal, each task from the source weights)"
@@ -102,6 +105,15 @@ def console() -> Console:
 
     screen = Console(highlight=False)
     return screen if screen.is_terminal else Console(highlight=False, width=200)
+
+
+def narrow_console() -> Console:
+    """The screen for tables of words, which wrap; a file or a pipe gets $COLUMNS, or lines that a page can hold."""
+    from rich.console import Console
+
+    screen = Console(highlight=False)
+    given = os.environ.get("COLUMNS", "")
+    return screen if screen.is_terminal or given.isdecimal() else Console(highlight=False, width=120)
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -1,0 +1,61 @@
+"""`list` shows what is there, in as many columns as there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+from tta_bench import suite
+
+WHAT = {"methods": "tent", "suites": "digits-c-5", "models": "digits-vit"}
+
+
+@pytest.mark.parametrize(("what", "holds"), WHAT.items())
+@pytest.mark.parametrize(("columns", "width"), [(None, 120), ("80", 80), ("100", 100)])
+def test_tables_fit_the_width(
+    cli: Cli, what: str, holds: str, columns: str | None, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    status, shown, _ = cli("list", what)
+    assert status == 0
+    assert holds in shown
+    assert max(map(len, shown.splitlines())) <= width
+    assert all(f" {name} " in shown for name in (suite.names() if what == "suites" else ())), "names stay whole"
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("methods", ("scored: the weights", "passes: of the model", "source: whether clean source images")),
+        (
+            "suites",
+            ("needs: what must lie below --data-root", "found: whether", "answers: the table of the DPAL paper"),
+        ),
+        ("models", ("weights: a hash", "TAG=FILE a timm model with the weights of a local .safetensors")),
+    ],
+)
+def test_short_names_are_told_below(cli: Cli, what: str, told: tuple[str, ...]) -> None:
+    text = " ".join(cli("list", what)[1].split())
+    assert [line for line in told if line not in text] == []
+
+
+def test_suites_name_their_model_and_layout_whole(cli: Cli) -> None:
+    _, shown, _ = cli("list", "suites")
+    lines = [line.strip() for line in shown.splitlines()]
+    assert "vit_base_patch16_224.augreg_in21k_ft_in1k" in lines
+    assert "ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG" in shown
+
+
+def test_found_is_asked_of_the_folder(cli: Cli, tmp_path: Path) -> None:
+    _, shown, _ = cli("list", "suites", "--data-root", tmp_path)
+    found = {line.split()[0]: line.split()[5] for line in shown.splitlines() if line.startswith(" digits-c-5")}
+    assert found == {"digits-c-5": "yes"}
+    assert " ? " not in shown
+
+
+def test_help_says_how_to_name_a_local_checkpoint(cli: Cli) -> None:
+    assert "TAG=FILE" in cli("run", "--help")[1]
