@@ -162,6 +162,30 @@ def test_weights_that_do_not_fit_are_named(tiny: VisionTransformer, how: str, tm
     assert "\n" not in str(caught.value)
 
 
+def test_a_checkpoint_of_another_model_is_told_in_a_few_names(tmp_path: Path) -> None:
+    other = {f"layers.{i}.weight": torch.zeros(2) for i in range(200)}
+    torch.save(other, tmp_path / "other.pth")
+    with pytest.raises(UserError, match=r"lacks .*, .*, .* and \d+ more; has besides: .* and 197 more$") as caught:
+        models.load(f"{TINY}={tmp_path / 'other.pth'}")
+    assert len(str(caught.value)) - len(str(tmp_path)) < 250
+
+
+def test_a_note_that_does_not_fit_its_weights_is_told_in_a_few_names(tmp_path: Path) -> None:
+    small = {"img_size": 32, "patch_size": 16, "num_classes": 7, "embed_dim": 8, "depth": 2, "num_heads": 1}
+    note = checkpoint.Note({**small, "embed_dim": 16}, (0.5,) * 3, (0.5,) * 3)
+    checkpoint.save(checkpoint.build(checkpoint.Note(small, (), ())), note, tmp_path / "bad.safetensors")
+    with pytest.raises(UserError, match=r"size mismatch: .* \(1, 1, 8\) where the model has .* more$") as caught:
+        models.load(str(tmp_path / "bad.safetensors"))
+    assert len(str(caught.value)) - len(str(tmp_path)) < 350
+
+
+def test_batch_norm_counters_may_be_missing() -> None:
+    network = torch.nn.Sequential(torch.nn.BatchNorm2d(2))
+    old = {name: tensor for name, tensor in network.state_dict().items() if "num_batches" not in name}
+    assert checkpoint.misfit(network, old) is None
+    network.load_state_dict(old)
+
+
 @pytest.mark.parametrize(
     ("key", "said"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +77,25 @@ def build(note: Note) -> nn.Module:
     name = arguments.pop("timm", None)
     model: nn.Module = timm.create_model(name, **arguments) if name else VisionTransformer(**arguments)
     return model
+
+
+def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
+    """How weights differ from what a network takes, in a few names of perhaps hundreds; None if they fit."""
+    own = network.state_dict()
+    lacks = [name for name in own if name not in state and not name.endswith("num_batches_tracked")]  # torch adds these
+    more = [name for name in state if name not in own]
+    other = [
+        f"{name} {tuple(state[name].shape)} where the model has {tuple(tensor.shape)}"
+        for name, tensor in own.items()
+        if name in state and state[name].shape != tensor.shape
+    ]
+    told = (("lacks", lacks), ("has besides:", more), ("size mismatch:", other))
+    return "; ".join(f"{what} {_some(names)}" for what, names in told if names) or None
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
 
 def weights_hash(state: Mapping[str, Tensor]) -> str:

@@ -143,10 +143,10 @@ def _has_note(path: Path) -> bool:
 def _from_checkpoint(name: str, path: Path) -> SourceModel:
     state, note = checkpoint.load(path)
     network = checkpoint.build(note)
-    try:
-        network.load_state_dict(state)
-    except RuntimeError as error:
-        raise UserError(f"{path}: weights do not fit the architecture in its header: {error}") from error
+    wrong = checkpoint.misfit(network, state)
+    if wrong:
+        raise UserError(f"{path}: weights do not fit the architecture in its header: {wrong}")
+    network.load_state_dict(state)
     return _ready(name, network, note.mean, note.std)
 
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import torch
 from torch import Tensor, nn
 
+from tta_bench.checkpoint import misfit
 from tta_bench.errors import UserError, did_you_mean
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".npz")
@@ -67,15 +68,10 @@ def _from_state(name: str, path: Path) -> nn.Module:
     head = state.get(f"{_head_name(network)}.weight")
     if head is not None and len(head) != network.num_classes:
         network = _create(name, num_classes=len(head))
-    try:
-        missing, strange = network.load_state_dict(state, strict=False)
-    except RuntimeError as error:  # shapes
-        line = " ".join(str(error).split())[:300]
-        raise UserError(f"{path}: weights do not fit '{name}': {line}") from error
-    if missing or strange:
-        lacks = [f"lacks {', '.join(missing[:3])}"] if missing else []
-        extra = [f"has {', '.join(strange[:3])} besides"] if strange else []
-        raise UserError(f"{path}: weights do not fit '{name}': {'; '.join(lacks + extra)}")
+    wrong = misfit(network, state)
+    if wrong:
+        raise UserError(f"{path}: weights do not fit '{name}': {wrong}")
+    network.load_state_dict(state)
     return network
 
 
