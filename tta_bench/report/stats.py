@@ -1,10 +1,10 @@
 """Paired differences with their uncertainty, from the per-sample results of two methods on the same streams.
 
 Online predictions are correlated: an adapted model that has gone astray stays astray for many batches. So whole
-blocks of batches are drawn again, not samples (circular block bootstrap, blocks of √n of n batches). Seeds show the
-same images in another order, and the corruptions of one data set the same images too: an image counts once however
-often it is shown, so the variance that streams share through images is added, as in two-way clustering (Cameron,
-Gelbach and Miller, 2011).
+blocks of batches are drawn again, not samples (circular block bootstrap, blocks of √n of n batches), and what is drawn
+is stretched to the spread that `serial` finds, which looks beyond the blocks too. Seeds show the same images in another
+order, and the corruptions of one data set the same images too: an image counts once however often it is shown, so the
+variance that streams share through images is added, as in two-way clustering (Cameron, Gelbach and Miller, 2011).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, ndtri, stdtr, stdtrit
 
+from tta_bench.report.serial import Spread, block_length, block_sums, spread_of_sum
 from tta_bench.seeding import seed_of
 
 LEVEL = 0.95
@@ -57,28 +58,20 @@ class Blocks:
         starts = np.arange(0, len(d), stream.batch_size)
         sizes = np.diff(starts, append=len(d))
         self.batches: Floats = np.add.reduceat(d, starts, dtype=np.float64) - self.mean * sizes
-        n = len(self.batches)
-        self.length = max(1, min(math.ceil(math.sqrt(n)), n // 6))
-        self.count = n / self.length
-        self.sums = _block_sums(self.batches, self.length)
-        self.variance = self._variance()
+        length = block_length(len(self.batches))
+        self.count = len(self.batches) / length
+        self.sums = block_sums(self.batches, length)
+        self.variance, self.freedom = self._spread()
 
-    def _variance(self) -> float:
-        """Of the mean difference: that of the bootstrap, which needs no drawing.
-
-        A block misses what reaches beyond it, the less the longer it is: twice the variance with blocks of twice
-        the length less that with these takes the first of that error away. Never less than one sample's worth: two
-        methods that agree on every image of a short stream may well differ on the next.
+    def _spread(self) -> Spread:
+        """Of the mean difference. Never less than one sample's worth: two methods that agree on every image of a
+        short stream may well differ on the next.
         """
-        n = len(self.batches)
-        if n == 1:
-            return max(1.0, self.samples * float(np.var(self.stream.difference))) / self.samples**2
-        found = [
-            float(np.sum(_block_sums(self.batches, length) ** 2)) / length * n / (n - length)
-            for length in (self.length, 2 * self.length)
-            if length < max(n / 2, 2)
-        ]
-        return max(1.0, found[0], 2 * found[-1] - found[0]) / self.samples**2
+        if len(self.batches) == 1:
+            found = Spread(self.samples * float(np.var(self.stream.difference)), 1.0)
+        else:
+            found = spread_of_sum(self.batches)
+        return Spread(max(1.0, found.variance) / self.samples**2, found.freedom)
 
     def draw(self, replicates: int) -> Floats:
         """By how much the mean difference moves when blocks are drawn again; always the same draws."""
@@ -91,26 +84,23 @@ class Blocks:
         return chosen * (math.sqrt(self.variance) / spread)
 
 
-def _block_sums(batches: Floats, length: int) -> Floats:
-    """The sum of every block of so many neighbours, around the end too."""
-    ring: Floats = np.concatenate([[0.0], np.cumsum(np.concatenate([batches, batches[: length - 1]]))])
-    return ring[length:] - ring[:-length]
-
-
 def estimate(streams: Sequence[Blocks], replicates: int = REPLICATES) -> Estimate:
     """The mean difference over tasks, each the mean over its seeds; without replicates from the variance alone."""
     weights = _weights(streams)
     difference = sum(w * blocks.mean for w, blocks in zip(weights, streams, strict=True))
-    apart = sum(w**2 * blocks.variance for w, blocks in zip(weights, streams, strict=True))
+    parts = [w**2 * blocks.variance for w, blocks in zip(weights, streams, strict=True)]
+    apart = sum(parts)
     variance = apart + max(0.0, _shared(streams, weights))
-    freedom = max(1.0, sum(blocks.count - 1 for blocks in streams))
+    # Welch and Satterthwaite: a stream whose spread is badly known counts by its share.
+    freedom = apart**2 / sum(part**2 / blocks.freedom for part, blocks in zip(parts, streams, strict=True))
     error = math.sqrt(variance)
     tail = (1 - LEVEL) / 2
     reach = np.array([stdtrit(freedom, tail), stdtrit(freedom, 1 - tail)]) * error
     if replicates:
         drawn = sum((w * blocks.draw(replicates) for w, blocks in zip(weights, streams, strict=True)), np.zeros(1))
         few = float(stdtrit(freedom, 1 - tail) / ndtri(1 - tail))  # few blocks know their own spread badly
-        reach = np.quantile(drawn, [tail, 1 - tail]) * math.sqrt(variance / apart) * few
+        skewed = np.quantile(drawn, [tail, 1 - tail]) * math.sqrt(variance / apart) * few
+        reach = np.array([min(reach[0], skewed[0]), max(reach[1], skewed[1])])  # the tails of a few blocks are short
     p = 2 * float(stdtr(freedom, -abs(difference) / error))
     return Estimate(difference, difference + float(reach[0]), difference + float(reach[1]), p)
 

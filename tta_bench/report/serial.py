@@ -1,0 +1,84 @@
+"""How much a sum of batches would vary, when neighbouring batches may be alike.
+
+Three views, and the widest counts, because each is blind to something:
+- batches one by one: right if they are independent, and the least it can be in an adapted stream;
+- blocks of √n of n batches, as in the block bootstrap: right for memories shorter than a block;
+- a memory that fades from batch to batch: where neighbours are clearly alike, the autocovariances at lags 1 to 3 tell
+  how fast, and so how much lies beyond the blocks. Noise of single batches is not in them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+Floats = NDArray[np.float64]
+CLEARLY = 1.645  # standard errors of lag 1 above 0, one-sided 5 %
+SLOWEST = 0.97  # fading per batch; slower memories look like another mean
+FEWEST = 8  # batches from which a pace can be told
+
+
+class Spread(NamedTuple):
+    """A variance, and how well it is known: degrees of freedom of the t interval that goes with it."""
+
+    variance: float
+    freedom: float
+
+    @property
+    def reach(self) -> float:
+        """Half of a 95 % interval."""
+        return math.sqrt(self.variance) * float(stdtrit(self.freedom, 0.975))
+
+
+def spread_of_sum(batches: Floats) -> Spread:
+    """Of the sum of batches that have mean 0; at least two of them."""
+    blocks = _from_blocks(batches)
+    fading = _from_fading(batches, blocks.freedom)
+    return max(blocks, fading, key=lambda spread: spread.reach) if fading else blocks
+
+
+def block_length(batches: int) -> int:
+    """√n, but at least six blocks where they can be had."""
+    return max(1, min(math.ceil(math.sqrt(batches)), batches // 6))
+
+
+def block_sums(batches: Floats, length: int) -> Floats:
+    """The sum of every block of so many neighbours, around the end too."""
+    ring: Floats = np.concatenate([[0.0], np.cumsum(np.concatenate([batches, batches[: length - 1]]))])
+    return ring[length:] - ring[:-length]
+
+
+def _from_blocks(batches: Floats) -> Spread:
+    """The variance of the block bootstrap, which needs no drawing.
+
+    A block misses what reaches beyond it, the less the longer it is: twice the variance with blocks of twice the
+    length less that with these takes the first of that error away, at the price of a degree of freedom.
+    """
+    n = len(batches)
+    length = block_length(n)
+    alone = float(batches @ batches) * n / (n - 1)
+    found = [
+        float(np.sum(block_sums(batches, size) ** 2)) / size * n / (n - size)
+        for size in (length, 2 * length)
+        if size < max(n / 2, 2)
+    ]
+    return Spread(max(alone, found[0], 2 * found[-1] - found[0]), max(1.0, n / length - 2))
+
+
+def _from_fading(batches: Floats, most: float) -> Spread | None:
+    """As if each batch kept a share of the one before; None where neighbours are not clearly alike."""
+    n = len(batches)
+    if n < FEWEST or not batches.any():
+        return None
+    lag = [float(batches[k:] @ batches[: n - k]) / n for k in range(4)]
+    if lag[1] / lag[0] <= CLEARLY / math.sqrt(n):
+        return None
+    paces = [lag[1] / lag[0], *([(lag[2] + lag[3]) / (lag[1] + lag[2])] if lag[1] + lag[2] > 0 else [])]
+    pace = min(SLOWEST, max(share + (1 + 3 * share) / n for share in paces))  # Kendall's correction of the bias
+    worth = n * (1 - pace) / (1 + pace)  # independent batches that would know as much
+    long_run = n * (lag[0] + 2 * lag[1] / (1 - pace))
+    return Spread(long_run / max(0.3, 1 - 1 / max(worth, 1.5)), min(most, max(1.5, worth - 1)))
