@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -18,8 +19,14 @@ from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.datasets.imagenet import wnids
 
 TAG = "vit_base_patch16_224.augreg_in21k_ft_in1k"
-LIMIT = 10.0  # seconds, imports and weights included
-ATTEMPTS = 3  # a shared machine may be busy with others
+LIMIT = 10.0  # seconds of a processor, imports and weights included: wall time tells who else is on the machine
+ATTEMPTS = 3
+
+
+def processor_seconds() -> float:
+    """Of all child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def hard_links(home: Path, size: tuple[int, int], seed: int) -> None:
@@ -51,13 +58,14 @@ def test_a_full_imagenet_c_is_checked_in_ten_seconds(full: Path) -> None:
     command += ["--model", f"{TAG}={full / 'vit.safetensors'}", "--device", "cpu"]
     times = []
     for _ in range(ATTEMPTS):
-        start = time.perf_counter()
+        wall, processor = time.perf_counter(), processor_seconds()
         done = subprocess.run(command, capture_output=True, text=True)
-        times.append(time.perf_counter() - start)
+        times.append(processor_seconds() - processor)
+        wall = time.perf_counter() - wall
+        print(f"tta-bench check on 750,000 images: {wall:.1f} s, {times[-1]:.1f} s of a processor")
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.count("1000 classes, 50,000 images, 3 opened") == len(CORRUPTIONS)
         assert done.stdout.count("not tried, 86,567,656 weights are slow on a CPU") == 6
         if times[-1] < LIMIT:
             break
-    print(f"tta-bench check on 750,000 images: {', '.join(f'{seconds:.1f}' for seconds in times)} s")
     assert min(times) < LIMIT
