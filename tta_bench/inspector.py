@@ -5,7 +5,7 @@ Apart from the runner, so that nothing there is slower for it. Streams, models a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tta_bench import loading, probe
+from tta_bench.datasets import Dataset
+from tta_bench.errors import UserError
 from tta_bench.images import ImageSet
 from tta_bench.inspection import Inspection
 from tta_bench.plan import Plan
@@ -27,10 +29,11 @@ Arrays = dict[str, NDArray[Any]]
 def inspect(plan: Plan, *, images: int, manifest: dict[str, Any]) -> Inspection:
     """Adapt to every stream of the plan; keep `images` images of each stream's last batch themselves."""
     probe.visible(plan.model.network)  # a model that shows nothing is refused before time is spent
+    originals, lacking = find_originals(plan.dataset, plan.suite.tasks)
     parts: list[Arrays] = []
     offset = 0
     for work in plan.work():
-        part = _one_stream(work, plan.dataset.originals(work.stream.tasks[0]), images)
+        part = _one_stream(work, originals.get(work.stream.tasks[0]), images)
         part["shown"] = part["shown"] + offset
         offset += len(part["label"])
         parts.append(part)
@@ -44,8 +47,19 @@ def inspect(plan: Plan, *, images: int, manifest: dict[str, Any]) -> Inspection:
         "batch_size": work.cell.batch_size,
         "batches": -(-len(work.stream.order) // work.cell.batch_size),
         "seed": work.cell.seed,
+        "lacking": lacking,
     }
     return Inspection(manifest={**about, **manifest}, **arrays)
+
+
+def find_originals(dataset: Dataset, tasks: Sequence[str]) -> tuple[dict[str, ImageSet], str]:
+    """The clean counterparts of every task, or of none with a line that says what is lacking."""
+    try:
+        found = {task: dataset.originals(task) for task in tasks}
+    except UserError as error:
+        return {}, str(error)
+    there = {task: images for task, images in found.items() if images is not None}
+    return (there, "") if len(there) == len(tasks) else ({}, "no originals: this data has none")
 
 
 def _one_stream(work: Work, originals: ImageSet | None, images: int) -> Arrays:

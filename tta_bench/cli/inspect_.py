@@ -67,5 +67,7 @@ def run(args: argparse.Namespace) -> int:
         f"Looked at {len(found.label)} images of {len(found.tasks)} tasks ({shifts}attention), right after adapting to "
         f"each batch: {right:.1f} % of its answers are then right, which is no score"
     )
+    if found.manifest["lacking"]:
+        console.print(f"Attention on clean images is left out: {found.manifest['lacking']}", markup=False)
     console.print(f"Written: {', '.join(str(file) for file in files)}")
     return 0

@@ -53,7 +53,10 @@ class Dataset(ABC):
         """
 
     def originals(self, task: str) -> ImageSet | None:
-        """The images of a task before they were corrupted, in the same order; None where they are not at hand."""
+        """The images of a task before they were corrupted, in the same order; None where there are none.
+
+        Where the user must bring them and has not, a UserError says what to put where.
+        """
         return None
 
     def at_severity(self, severity: int) -> Dataset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,17 +98,28 @@ class CifarC(OnDisk):
         return ArrayFile(file, rows, ids, labels[rows], self.transform)
 
     def source_images(self, task: str | None = None) -> ArrayFile:
-        """2,000 of the clean test images; the published download has none, so the user brings them."""
+        """2,000 of the clean test images."""
+        images = self._clean("clean source images are needed (by EATA)")
+        rows = np.sort(permutation(len(images.ids), "cifar", self.num_classes, "source")[:SOURCE_IMAGES])
+        return replace(images, rows=rows, ids=[images.ids[row] for row in rows], labels=images.labels[rows])
+
+    def originals(self, task: str) -> ArrayFile:
+        """The clean test images: every block of a corruption is made of them, in their order."""
+        return self._clean("no originals")
+
+    def _clean(self, need: str) -> ArrayFile:
+        """All clean test images; the published download has none, so the user brings them."""
         file = self._home() / "original.npy"
         if not file.is_file():
             raise UserError(
-                f"clean source images are needed (by EATA): put the original test images, in the order of "
-                f"labels.npy, as bytes of shape (10000, 32, 32, 3) into {file}"
+                f"{need}: put the original test images, in the order of labels.npy, as bytes of shape "
+                f"(10000, 32, 32, 3) into {file}"
             )
-        count = len(_map(file))
-        rows = np.sort(permutation(count, "cifar", self.num_classes, "source")[:SOURCE_IMAGES])
-        ids = [f"original/{row:05d}" for row in rows]
-        return ArrayFile(file, rows, ids, self._labels()[rows], self.transform)
+        labels, count = self._labels(), len(_map(file))
+        if 5 * count != len(labels):
+            raise UserError(f"{file}: {count:,} images, expected {len(labels) // 5:,}, one for each of a severity")
+        ids = [f"original/{row:05d}" for row in range(count)]
+        return ArrayFile(file, np.arange(count), ids, labels[:count], self.transform)
 
     def _labels(self) -> NDArray[np.int64]:
         file = self._home() / "labels.npy"

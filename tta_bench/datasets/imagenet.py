@@ -52,21 +52,23 @@ class ImageNetKind(OnDisk):
         They are the originals of the ImageNet-C images: EATA's authors take them so, and so its Fisher
         information has seen, without labels, what it is scored on.
         """
-        root = self.data_root()
-        for name in CLEAN_FOLDERS:
-            if (root / name).is_dir():
-                return self._clean(root, name)
-        raise UserError(
-            f"clean source images are needed (by EATA): put the ImageNet validation images as "
-            f"{root / CLEAN_FOLDERS[0]}/<wnid>/*.JPEG (looked for {', '.join(CLEAN_FOLDERS)})"
-        )
-
-    def _clean(self, root: Path, name: str) -> FolderImages:
-        found = list_classes(root / name)
-        refuse_strange(root / name, found)
-        self.refuse_partial(root / name, complaint(found, (CLASSES, 50_000), names=wnids(), even=True))
+        folder = self.clean_folder("clean source images are needed (by EATA)")
+        found = list_classes(folder)
+        refuse_strange(folder, found)
+        self.refuse_partial(folder, complaint(found, (CLASSES, 50_000), names=wnids(), even=True))
         mask = self.class_mask()
         if mask is not None:
             wanted = {wnids()[i] for i in mask}
             found = {wnid: files for wnid, files in found.items() if wnid in wanted}
-        return some_of(in_folders(root / name, found, ranks(), self.clean_view()), "imagenet-val", "source")
+        return some_of(in_folders(folder, found, ranks(), self.clean_view()), "imagenet-val", "source")
+
+    def clean_folder(self, need: str) -> Path:
+        """Where the clean validation images lie; `need` begins the error if they do not."""
+        root = self.data_root()
+        for name in CLEAN_FOLDERS:
+            if (root / name).is_dir():
+                return root / name
+        raise UserError(
+            f"{need}: put the ImageNet validation images as {root / CLEAN_FOLDERS[0]}/<wnid>/*.JPEG "
+            f"(looked for {', '.join(CLEAN_FOLDERS)})"
+        )

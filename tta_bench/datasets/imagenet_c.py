@@ -11,7 +11,7 @@ import numpy as np
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
 from tta_bench.datasets.files import FolderImages, TarImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_strange, wnids
-from tta_bench.datasets.listing import Classes, complaint, list_classes
+from tta_bench.datasets.listing import Classes, complaint, list_classes, some
 from tta_bench.datasets.on_disk import in_folders, labels_of, severity_of
 from tta_bench.datasets.tar import index
 from tta_bench.datasets.transform import Transform
@@ -66,6 +66,17 @@ class ImageNetC(ImageNetKind):
         for file in _tars(home, task):
             return self._from_tar(file, task)
         raise UserError(f"{folder} is missing: expected {self.layout}")
+
+    def originals(self, task: str) -> FolderImages:
+        """The validation images of the same names, seen as the corrupted ones were before their corruption."""
+        folder = self.clean_folder("no originals")
+        corrupted = self.open(task)
+        ids = [image_id.split("/", 2)[2] for image_id in corrupted.ids]  # <wnid>/<file>
+        there = {f"{wnid}/{file}" for wnid, files in list_classes(folder).items() for file in files}
+        missing = [image_id for image_id in ids if image_id not in there]
+        if missing:
+            raise UserError(f"no originals: {folder}: {len(missing):,} of {len(ids):,} are missing: {some(missing)}")
+        return FolderImages(folder, ids, corrupted.labels, self.clean_view())
 
     def _from_folder(self, folder: Path, task: str) -> FolderImages:
         found = list_classes(folder)
