@@ -124,3 +124,14 @@ def test_damaged_predictions_are_named(tmp_path: Path, damage: bytes) -> None:
     path.write_bytes(damage)
     with pytest.raises(UserError, match=rf"{path.name}: predictions cannot be read"):
         store.predictions(record.cell)
+
+
+@pytest.mark.parametrize("left", [0, 30, 300, -1])
+def test_cut_off_predictions_are_seen_without_reading_them(tmp_path: Path, left: int) -> None:
+    store, record = Store.create(tmp_path / "run", "s"), make_record("sar")
+    assert not store.has_predictions(record.cell)
+    store.save(record, predictions())
+    assert store.has_predictions(record.cell)
+    path = store.prediction_file(record.cell)
+    path.write_bytes(path.read_bytes()[:left])
+    assert not store.has_predictions(record.cell)
