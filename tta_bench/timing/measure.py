@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -77,22 +76,22 @@ def measure(
     Every pair gets its first passes whatever the budget: without them nothing at all can be said.
     """
     pairs = list(pairs)
-    passes, longest = 0, 0.0
+    passes, next_look, longest = 0, FIRST_LOOK, 0.0
     while pairs and (passes < FIRST_LOOK or budget.left > longest):
         start = budget.left
         for pair in pairs:
             pair.run(batches)
         passes += 1
         longest = max(longest, start - budget.left)
-        if passes >= FIRST_LOOK and passes % 2 == 0:
+        if passes >= next_look:
+            next_look = passes + max(1, passes // 5)  # each look is a chance to be wrong: fewer and fewer of them
             pairs = [pair for pair in pairs if not is_clear(pair)]
         on_pass(passes, len(pairs))
 
 
-def noise_floor(base: Step, twin: Step, batches: int) -> float:
-    """How far apart two runs of the same thing may look on this machine now: 0.02 is two percent."""
+def noise(base: Step, twin: Step, batches: int) -> Ratio:
+    """The ratio of two runs of the same thing on this machine now: its reach is the noise floor."""
     pair = Pair("noise", base, twin)
     for _ in range(NOISE_PASSES):
         pair.run(batches)
-    floor = pair.ratio.reach
-    return floor if math.isfinite(floor) else math.inf
+    return pair.ratio

@@ -10,7 +10,7 @@ import torch
 
 from tta_bench import environment
 from tta_bench.timing.baseline import Baseline, Timing
-from tta_bench.timing.measure import Budget, Pair, measure, noise_floor
+from tta_bench.timing.measure import Budget, Pair, measure, noise
 from tta_bench.timing.ratio import Ratio
 from tta_bench.timing.sides import Here, Side
 from tta_bench.timing.verdict import RatioGate, Verdict, changed_settings, exact_gate, missing
@@ -54,7 +54,7 @@ def record(prepared: Prepared, budget: Budget, tell: Tell) -> Baseline:
     """Counts and ratios of every method, as sure as the budget allows."""
     side = Here(prepared.workload)
     timings = count(prepared, side, tell)
-    floor = _noise(side, prepared, tell)
+    floor = _noise(side, prepared, tell).reach
     pairs = _against_source(side, timings)
     measure(
         pairs.values(),
@@ -97,7 +97,7 @@ def check(
         gate.verdict(name, pair.ratio / bases[name], _times_source(pair.ratio, then.methods[name], now[name]))
         for name, pair in pairs.items()
     ]
-    return Result(verdicts, _baseline(prepared, gate.noise_floor, now, pairs), notes)
+    return Result(verdicts, _baseline(prepared, gate.noise.reach, now, pairs), notes)
 
 
 def compare_sides(old: Side, new: Side, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell) -> Result:
@@ -106,7 +106,7 @@ def compare_sides(old: Side, new: Side, prepared: Prepared, tolerance: float, bu
     exact = {name: verdict for name, t in now.items() if (verdict := exact_gate(name, then[name], t))}
     tell("how noisy is this machine?")
     batches = prepared.identity["batches"]
-    gate = RatioGate(tolerance, noise_floor(old.step(REFERENCE), new.step(REFERENCE), batches))
+    gate = RatioGate(tolerance, noise(old.step(REFERENCE), new.step(REFERENCE), batches))
     pairs = {
         name: Pair(name, old.step(name), new.step(name)) for name in now if name != REFERENCE and name not in exact
     }
@@ -118,19 +118,19 @@ def compare_sides(old: Side, new: Side, prepared: Prepared, tolerance: float, bu
         _teller(tell, len(pairs)),
     )
     verdicts = [gate.verdict(name, pair.ratio, f"both side by side, {_rounds(pair)}") for name, pair in pairs.items()]
-    return Result([*exact.values(), *verdicts], _baseline(prepared, gate.noise_floor, now, {}), _noise_note(gate))
+    return Result([*exact.values(), *verdicts], _baseline(prepared, gate.noise.reach, now, {}), _noise_note(gate))
 
 
-def _noise(side: Here, prepared: Prepared, tell: Tell) -> float:
+def _noise(side: Here, prepared: Prepared, tell: Tell) -> Ratio:
     tell("how noisy is this machine?")
-    return noise_floor(side.step(REFERENCE), side.twin(REFERENCE), prepared.identity["batches"])
+    return noise(side.step(REFERENCE), side.twin(REFERENCE), prepared.identity["batches"])
 
 
 def _noise_note(gate: RatioGate) -> list[str]:
-    told = f"Noise floor: two runs of the same thing may look {gate.noise_floor:.1%} apart here and now"
-    if gate.noise_floor > gate.tolerance:
-        return [f"{told}, more than the tolerance of {gate.tolerance:.1%}: only what exceeds the noise fails."]
-    return [f"{told}; tolerance {gate.tolerance:.1%}."]
+    told = f"Noise floor: two runs of the same thing may look {100 * gate.noise.reach:.1f} % apart here and now"
+    if gate.noise.bias:
+        return [f"{told}; they differ by {100 * gate.noise.bias:.1f} % at least, which is added to the tolerance."]
+    return [f"{told}."]
 
 
 def _against_source(side: Here, timings: dict[str, Timing]) -> dict[str, Pair]:

@@ -57,24 +57,20 @@ def changed_settings(then: Timing, now: Timing) -> str:
 
 @dataclass(frozen=True)
 class RatioGate:
-    """Fails when the whole interval of the change lies above the tolerance, or the machine's noise if that is more."""
+    """Fails when the whole interval of the change lies above the tolerance."""
 
     tolerance: float
-    noise_floor: float
-
-    @property
-    def limit(self) -> float:
-        return max(self.tolerance, self.noise_floor)
+    noise: Ratio  # of two runs of the same thing: an honest machine's interval holds 1
 
     def outcome(self, change: Ratio) -> Outcome:
-        if change.low > 1 + self.limit:
+        if change.low > (1 + self.tolerance) * (1 + self.noise.bias):
             return "slower"
-        return "ok" if change.high < 1 + self.limit else "cannot tell"
+        return "ok" if change.high < 1 + self.tolerance else "cannot tell"
 
     def verdict(self, method: str, change: Ratio, told: str) -> Verdict:
         outcome = self.outcome(change)
         sure = f"{LEVEL:.0%} interval {_percent(change.low)} to {_percent(change.high)}"
-        limit = f"{self.limit:.1%}".replace("%", " %").replace(".0 ", " ")
+        limit = f"{self.tolerance:.1%}".replace("%", " %").replace(".0 ", " ")
         words = {
             "ok": "faster" if change.high < 1 else "no slower",
             "slower": f"slower by more than {limit}",

@@ -1,0 +1,227 @@
+"""Timing statistics and gates, on clocks that the test makes up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import Cli
+from tta_bench.cli.timing import percent, seconds
+from tta_bench.errors import UserError
+from tta_bench.timing import baseline, output
+from tta_bench.timing.baseline import Baseline, Timing
+from tta_bench.timing.measure import FIRST_LOOK, Budget, Pair, Step, measure, noise
+from tta_bench.timing.ratio import LEVEL, Ratio, estimate
+from tta_bench.timing.session import Result
+from tta_bench.timing.verdict import RatioGate, Verdict, exact_gate, missing, status
+
+BATCHES = 4
+EQUAL = Ratio(1.0, 0.99, 1.01)
+ROOT = Path(__file__).parent.parent
+
+
+class Machine:
+    """A made-up machine whose speed drifts and that sometimes stalls; steps return what its clock would show."""
+
+    def __init__(self, seed: int, noise: float = 0.04, stalls: float = 0.1) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.noise, self.stalls, self.mood = noise, stalls, 0.0
+
+    def step(self, cost: float) -> Step:
+        def run(number: int) -> float:
+            self.mood = 0.99 * self.mood + 0.03 * self.rng.standard_normal()  # a fifth faster or slower over time
+            stall = self.rng.exponential(0.5) if self.rng.random() < self.stalls else 0.0
+            own = self.noise * self.rng.standard_normal()
+            return float(cost * (1 + 0.3 * number) * np.exp(self.mood + own + stall))
+
+        return run
+
+
+def check(seed: int, change: float, *, base: float = 3.0, passes: int = 100) -> str:
+    """Record a ratio on one day, check it on another with a method that got slower."""
+    machine = Machine(2 * seed)
+    recorded = Pair("m", machine.step(1.0), machine.step(base))
+    machine = Machine(2 * seed + 1)
+    measured = Pair("m", machine.step(1.0), machine.step(base * change))
+    for _ in range(24):
+        recorded.run(BATCHES)
+    gate = RatioGate(0.05, noise(machine.step(1.0), machine.step(1.0), BATCHES))
+    then = recorded.ratio
+    budget = Budget(passes, _counter())
+    measure([measured], BATCHES, lambda pair: gate.outcome(pair.ratio / then) != "cannot tell", budget)
+    return gate.outcome(measured.ratio / then)
+
+
+def _counter():  # type: ignore[no-untyped-def]
+    ticks = iter(range(10**6))
+    return lambda: next(ticks) / 2
+
+
+def test_the_interval_covers_the_true_ratio() -> None:
+    hits = 0
+    for seed in range(300):
+        machine = Machine(seed)
+        pair = Pair("m", machine.step(1.0), machine.step(2.5))
+        for _ in range(FIRST_LOOK):
+            pair.run(BATCHES)
+        hits += pair.ratio.low <= 2.5 <= pair.ratio.high
+    assert hits / 300 >= LEVEL - 0.02
+
+
+def test_a_tenth_slower_is_caught_and_nothing_else_is() -> None:
+    slower = [check(seed, 1.10) for seed in range(40)]
+    same = [check(1000 + seed, 1.00) for seed in range(40)]
+    assert slower.count("slower") >= 36
+    assert "ok" not in slower
+    assert "slower" not in same
+
+
+def test_a_third_slower_is_always_caught() -> None:
+    assert {check(seed, 1.30) for seed in range(40)} == {"slower"}
+
+
+def test_near_the_limit_more_passes_are_taken_until_the_budget_ends() -> None:
+    machine = Machine(0)
+    clear, near = (Pair(name, machine.step(1.0), machine.step(cost)) for name, cost in (("clear", 1.0), ("near", 1.05)))
+    gate = RatioGate(0.05, EQUAL)
+    measure([clear, near], BATCHES, lambda pair: gate.outcome(pair.ratio) != "cannot tell", Budget(100, _counter()))
+    assert len(clear.base_seconds) < len(near.base_seconds) < 110
+    assert gate.outcome(near.ratio) == "cannot tell"
+
+
+def test_every_pair_gets_its_first_passes_whatever_the_budget() -> None:
+    pair = Pair("m", lambda n: 1.0, lambda n: 2.0)
+    measure([pair], BATCHES, lambda pair: False, Budget(0.0))
+    assert len(pair.base_seconds) == FIRST_LOOK
+
+
+def test_who_goes_first_alternates() -> None:
+    calls: list[str] = []
+
+    def named(name: str) -> Step:
+        return lambda number: calls.append(f"{name}{number}") or 1.0  # type: ignore[func-returns-value]
+
+    pair = Pair("m", named("a"), named("b"))
+    pair.run(2)
+    pair.run(2)
+    assert calls == ["b0", "a0", "a1", "b1", "a0", "b0", "b1", "a1"]
+
+
+def test_a_machine_that_misleads_fails_nothing_within_its_error() -> None:
+    gate = RatioGate(0.05, Ratio(1.2, 1.15, 1.25))
+    outcomes = [gate.outcome(Ratio(value, value - 0.02, value + 0.02)) for value in (1.0, 1.1, 1.3)]
+    assert outcomes == ["ok", "cannot tell", "slower"]
+
+
+def test_both_uncertainties_count_in_a_change() -> None:
+    sure, unsure = Ratio(2.0, 1.98, 2.02), Ratio(2.0, 1.8, 2.2)
+    assert (sure / unsure).width > unsure.width * 0.95
+    assert (sure / sure).width < 0.02
+
+
+def timing(**changes: object) -> Timing:
+    made = Timing({"lr": 0.1}, 128, 128, 64, 4, Ratio(2.0, 1.98, 2.02), 6, 0.5)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", ["sample_forwards", "sample_backwards", "optimizer_steps"])
+def test_any_increase_of_a_count_fails(count: str) -> None:
+    more = timing(**{count: getattr(timing(), count) + 1})
+    verdict = exact_gate("sar", timing(), more)
+    assert verdict is not None
+    assert verdict.outcome == "more work"
+    assert exact_gate("sar", more, timing()) is None
+    assert exact_gate("sar", timing(), timing()) is None
+
+
+def test_changed_settings_are_named() -> None:
+    verdict = exact_gate("sar", timing(), timing(sample_forwards=256, settings={"lr": 0.2}))
+    assert verdict is not None
+    assert "sample-forwards 1 → 2" in str(verdict)
+    assert "lr 0.1 → 0.2" in str(verdict)
+
+
+def test_exit_status() -> None:
+    ok, unsure, bad = (Verdict("m", outcome, "") for outcome in ("ok", "cannot tell", "slower"))  # type: ignore[arg-type]
+    assert [status([ok]), status([ok, unsure]), status([ok, unsure, bad]), status([])] == [0, 3, 1, 0]
+
+
+def test_new_methods_fail_nothing() -> None:
+    verdicts = missing({"sar": timing()}, {"sar": timing(), "mine": timing()})
+    assert [(v.method, v.outcome) for v in verdicts] == [("mine", "new")]
+    assert status(verdicts) == 0
+
+
+def made_baseline() -> Baseline:
+    workload = {"suite": "s", "task": "t", "batches": 4, "batch_size": 32, "threads": 1}
+    machine = {"device_name": "A|B", "packages": {"torch": "2"}, "commit": None}
+    return Baseline(workload, machine, 0.01, {"sar": timing(), "<b>": timing(ratio=None, seconds=None)})
+
+
+def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
+    made_baseline().write(tmp_path / "b.json")
+    assert baseline.read(tmp_path / "b.json") == made_baseline()
+    assert [p.name for p in tmp_path.iterdir()] == ["b.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(None, "No such file"), ("{", "no JSON"), ("[]", "format 1"), ('{"format": 2}', "format 1"),
+     ('{"format": 1}', "damaged"), ('{"format": 1, "methods": {"a": {}}}', "damaged")],
+)  # fmt: skip
+def test_a_bad_baseline_is_one_line(text: str | None, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=told):
+        baseline.read(path)
+
+
+def test_outputs_say_their_sentences_and_escape_names() -> None:
+    gate = RatioGate(0.05, EQUAL)
+    verdicts = [gate.verdict("<b>", Ratio(1.2, 1.15, 1.25), "2.40 times Source, 2.00 in the baseline")]
+    result = Result(verdicts, made_baseline(), ["a note"])
+    text = output.markdown(result)
+    assert "❌ &lt;b>: slower by more than 5 %: +20.0 % (99% interval +15.0 % to +25.0 %), 2.40 times Source" in text
+    assert "| sar | 2.00 | 1.0 | 1.00 | 0.50 | 1 | 125.0 |" in text
+    assert "A\\|B" in text
+    assert json.loads(output.as_json(result))["status"] == 1
+
+
+def test_percentages_and_times() -> None:
+    assert [percent("10%"), percent("0.5"), seconds("90"), seconds("90s"), seconds("2m")] == [0.1, 0.005, 90, 90, 120]
+
+
+def test_estimates_are_the_same_each_time() -> None:
+    samples = np.random.default_rng(0).standard_normal((8, 4))
+    assert estimate(samples) == estimate(samples)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["record", "--out", "no/such/folder/b.json"], "does not exist"),
+        (["record", "--out", "b.json", "--methods", "sarr"], "did you mean 'sar'"),
+        (["record", "--out", "b.json", "--batches", "99", "--methods", "source"], "only 20 batches"),
+        (["check"], "required"),
+        (["check", "--baseline", "b.json", "--against", "HEAD"], "not allowed"),
+        (["check", "--baseline", "none.json"], "No such file"),
+        (["check", "--baseline", "none.json", "--suite", "digits-c-1"], "comes from the baseline"),
+        (["check", "--baseline", "b.json", "--tolerance", "0"], "percentage above 0"),
+        (["check", "--baseline", "b.json", "--budget", "soon"], "90s or 2m"),
+        (["check", "--against", "no-such-revision", "--methods", "source"], "no such revision"),
+        (["check", "--against", "HEAD", "--exact-only"], "needs a --baseline"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: list[str], told: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT if "no-such-revision" in words else tmp_path)
+    code, _, err = cli("timing", *words)
+    assert code == 2
+    assert told in err
+    assert err.count("\n") == 1
