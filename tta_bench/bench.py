@@ -19,6 +19,9 @@ class Watcher:
     def on_start(self, work: Work) -> None:
         """A cell begins."""
 
+    def on_cache(self, name: str, done: int, total: int) -> None:
+        """So many images of a task have been decoded into the cache, which its first reader fills."""
+
     def on_batch(self, images: int, accuracy: float) -> None:
         """The cell has done so many images, with this accuracy so far."""
 
@@ -32,6 +35,7 @@ class Watcher:
 def execute(plan: Plan, store: Store, watcher: Watcher) -> list[Record]:
     """Run every cell that the store does not have yet, and return the records of all cells of the plan."""
     records = []
+    plan.on_cache = watcher.on_cache
     for work in plan.work():
         record = store.find(work.cell)
         finished = record is not None and record.status == "done"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import cast
@@ -25,6 +25,8 @@ from tta_bench.runner import Work
 from tta_bench.scenarios import IMBALANCE, OVER_ALL_TASKS, SEVERITIES, Part, groups, make_stream, spelled
 from tta_bench.stream import Stream, digest
 from tta_bench.suite import Suite
+
+OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Plan:
         self.contenders = [resolve(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
         refuse_idle(choices, choices.methods or tuple(suite.methods))
         self.workers, self.cache = choices.workers, choices.cache
+        self.on_cache: OnCache = lambda task, done, total: None
         if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
             raise UserError(f"--cache {self.cache} is a file, expected a folder")
         dataset = open_dataset(suite.data, suite.tasks, choices.data_root)
@@ -126,7 +129,13 @@ class Plan:
         images = dataset.open(task)
         if self.cache is None or in_memory(images):
             return images
-        return CachedImages(cast(FileImages, images), self.cache, f"{self.suite.name}-{task}", workers=self.workers)
+        return CachedImages(
+            cast(FileImages, images),
+            self.cache,
+            f"{self.suite.name}-{task}",
+            workers=self.workers,
+            on_progress=lambda done, total: self.on_cache(task, done, total),
+        )
 
     def _cell(self, contender: Contender, seed: int, stream: Stream, model: SourceModel) -> Cell:
         cls = registry.installed().load(contender.method)

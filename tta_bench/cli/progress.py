@@ -23,6 +23,13 @@ class RunWatcher(Watcher):
         self.finished = 0
         self.kept = 0
         self.reused = 0
+        self.cached = ("", 0)
+
+    def on_cache(self, name: str, done: int, total: int) -> None:
+        tenth = 10 * done // total
+        if (name, tenth) != self.cached:  # a line for each tenth
+            self.cached = name, tenth
+            self.console.print(f"caching {name}: {done:,} of {total:,} images", markup=False)
 
     def on_damage(self, work: Work) -> None:
         name = f"{work.label} on {work.cell.name}, seed {work.cell.seed}"
@@ -60,10 +67,23 @@ class BarWatcher(RunWatcher):
         self.all = self.bars.add_task("all cells", total=cells, note="")
         self.one = self.bars.add_task("", total=None, note="", visible=False)
         self.shown = 0.0
+        self.current: Work | None = None
 
     def on_start(self, work: Work) -> None:
+        self.current = work
         name = f"{work.label} on {work.cell.name}"
         self.bars.reset(self.one, description=name, total=len(work.stream.order), note="", visible=True)
+
+    def on_cache(self, name: str, done: int, total: int) -> None:
+        if done == total:
+            self.bars.update(self.one, visible=False)
+            if self.current:
+                self.on_start(self.current)
+        elif self.cached != (name, total):
+            self.cached = name, total
+            self.bars.reset(self.one, description=f"caching {name}", total=total, note="", visible=True)
+        else:
+            self.bars.update(self.one, completed=done)
 
     def on_batch(self, images: int, accuracy: float) -> None:
         if time.monotonic() - self.shown > 0.1:  # the screen is slower than a batch

@@ -61,13 +61,14 @@ def _run(args: argparse.Namespace, chosen: Suite, choices: Choices, folder: Path
     store.note_command(args.command, chosen.tasks, [contender.label for contender in plan.contenders])
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
 
-    if plan.suite.paper:
-        warning = suspicion(plan)
-        store.note_warning(warning)
-        if warning:
-            console.print(f"WARNING {warning}", style="bold red", markup=False)
     with watch(len(plan), console) as watcher:
+        plan.on_cache = watcher.on_cache  # not first by `execute`: the tripwire reads images, too
         try:
+            if plan.suite.paper:
+                warning = suspicion(plan)
+                store.note_warning(warning)
+                if warning:
+                    console.print(f"WARNING {warning}", style="bold red", markup=False)
             records = execute(plan, store, watcher)
         except KeyboardInterrupt:
             watcher.stop()
