@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -65,3 +66,10 @@ def test_reports_and_help_do_without_torch(statement: str) -> None:
     code = f"import sys; {statement}; print(*(m for m in {sorted(HEAVY)} if m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_the_files_that_contributing_names_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:tta_bench|methods|tests|results|docs)/[^`<>]*)`", text)
+    assert len(named) > 20
+    assert [name for name in named if not list(ROOT.glob(name.rstrip("/")))] == []

@@ -31,7 +31,10 @@ examples:
   tta-bench run --methods sar,dpal --suite imagenet-c-5 --data-root /data
   tta-bench check --suite digits-c-5                find what is wrong before time is spent
   tta-bench report results/runs/digits-c-5          make the tables again from the records
+  tta-bench report results/runs/digits-c-5 --where limit=none    only such records, where a folder mixes several
   tta-bench compare results/runs/digits-c-5 --a sar --b dpal     how sure is the difference
+  tta-bench figure results/runs/digits-c-5 pareto                a picture: accuracy against cost
+  tta-bench inspect --method dpal --tasks fog,contrast           look inside a method, for more pictures
 
 exit status: 0 all went well, 1 a cell failed, 2 a mistake in the input, 130 interrupted
 """
