@@ -55,29 +55,30 @@ def test_intervals_cover_the_truth(shape: dict[str, float]) -> None:
     assert width < 1.6, f"intervals are {width:.2f} times as wide as they need be"
 
 
-def faded(rng: np.random.Generator, pace: float, batches: int) -> np.ndarray:
-    """Batches of mean 0 that each keep a share of the one before."""
-    batch = rng.standard_normal(batches)
-    batch[0] /= np.sqrt(1 - pace**2)
-    for i in range(1, batches):
-        batch[i] += pace * batch[i - 1]
-    return batch
-
-
 @pytest.mark.parametrize("batches", [60, 200])
 @pytest.mark.parametrize("pace", [0.0, 0.5, 0.8, 0.9])
 def test_the_spread_of_batches_with_a_memory_is_found(pace: float, batches: int) -> None:
+    streams = np.random.default_rng(0).standard_normal((4000, batches))
+    streams[:, 0] /= np.sqrt(1 - pace**2)
+    for i in range(1, batches):  # each batch keeps a share of the one before
+        streams[:, i] += pace * streams[:, i - 1]
+    reach = np.array([spread_of_sum(stream - stream.mean()).reach for stream in streams])
+    sums = streams.sum(1)
+    assert np.mean(np.abs(sums) <= reach) >= 0.92
+    assert np.median(reach) < 1.5 * 1.96 * np.std(sums), "no useless caution"
+
+
+@pytest.mark.parametrize("batches", [20, 60, 200])
+def test_a_learning_curve_is_no_memory(batches: int) -> None:
+    """A method that gets better along the stream is not unsure: its interval stays of the order of the noise."""
     rng = np.random.default_rng(0)
-    covered, widths, means = 0, [], []
-    for _ in range(1000):
-        batch = faded(rng, pace, batches)
-        found = spread_of_sum(batch - batch.mean())
-        covered += abs(batch.sum()) <= found.reach
-        widths.append(found.reach)
-        means.append(batch.sum())
-    assert covered / 1000 >= 0.92
-    if pace == 0:  # and no useless caution where nothing lasts
-        assert np.median(widths) < 1.5 * 1.96 * np.std(means)
+    learnt = 1 - np.exp(-np.arange(batches) / (0.3 * batches))
+    widths = []
+    for _ in range(200):
+        batch = 3 * (learnt - learnt.mean()) + rng.standard_normal(batches)
+        widths.append(spread_of_sum(batch - batch.mean()).reach)
+    assert np.median(widths) < 6 * 1.96 * np.sqrt(batches)
+    assert max(widths) < 12 * 1.96 * np.sqrt(batches)
 
 
 def test_independent_samples_would_claim_too_much() -> None:

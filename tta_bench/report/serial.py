@@ -4,7 +4,8 @@ Three views, and the widest counts, because each is blind to something:
 - batches one by one: right if they are independent, and the least it can be in an adapted stream;
 - blocks of √n of n batches, as in the block bootstrap: right for memories shorter than a block;
 - a memory that fades from batch to batch: where neighbours are clearly alike, the autocovariances at lags 1 to 3 tell
-  how fast, and so how much lies beyond the blocks. Noise of single batches is not in them.
+  how fast, and so how much lies beyond the blocks. Noise of single batches is not in them, and a learning curve is no
+  memory: what a parabola follows is taken out first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from scipy.special import stdtrit
 Floats = NDArray[np.float64]
 CLEARLY = 1.645  # standard errors of lag 1 above 0, one-sided 5 %
 SLOWEST = 0.97  # fading per batch; slower memories look like another mean
-FEWEST = 8  # batches from which a pace can be told
+FEWEST = 16  # batches from which a pace can be told
+CURVE = 2  # degree of the learning curve
 
 
 class Spread(NamedTuple):
@@ -74,11 +76,21 @@ def _from_fading(batches: Floats, most: float) -> Spread | None:
     n = len(batches)
     if n < FEWEST or not batches.any():
         return None
-    lag = [float(batches[k:] @ batches[: n - k]) / n for k in range(4)]
-    if lag[1] / lag[0] <= CLEARLY / math.sqrt(n):
+    rest = _without_curve(batches)
+    lag = [float(rest[k:] @ rest[: n - k]) / n for k in range(4)]
+    if lag[0] < 1e-9 * float(batches @ batches) or lag[1] / lag[0] <= CLEARLY / math.sqrt(n):
         return None
     paces = [lag[1] / lag[0], *([(lag[2] + lag[3]) / (lag[1] + lag[2])] if lag[1] + lag[2] > 0 else [])]
-    pace = min(SLOWEST, max(share + (1 + 3 * share) / n for share in paces))  # Kendall's correction of the bias
+    # Autocorrelations come out too low, the more so the more of the curve was taken out (Kendall, for a mean alone).
+    pace = min(SLOWEST, max(share + (CURVE + 1 + (CURVE + 3) * share) / n for share in paces))
     worth = n * (1 - pace) / (1 + pace)  # independent batches that would know as much
     long_run = n * (lag[0] + 2 * lag[1] / (1 - pace))
-    return Spread(long_run / max(0.3, 1 - 1 / max(worth, 1.5)), min(most, max(1.5, worth - 1)))
+    taken = min(0.7, (CURVE + 1) / max(worth, 1.0))  # share of the variance that went with the curve
+    return Spread(long_run / (1 - taken), min(most, max(1.5, worth - 1)))
+
+
+def _without_curve(batches: Floats) -> Floats:
+    place = np.linspace(-1, 1, len(batches))
+    basis, _ = np.linalg.qr(np.vander(place, CURVE + 1))
+    rest: Floats = batches - basis @ (basis.T @ batches)
+    return rest
