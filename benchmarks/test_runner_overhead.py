@@ -80,5 +80,4 @@ def test_runner_overhead() -> None:
         f"\nrunner overhead over a bare loop, {BATCHES} batches of {BATCH}: {between:.2%} between steps; steps take "
         f"{within.value:.4f} times as long ({within.low:.4f} to {within.high:.4f}); at most {LIMIT:.0%} together"
     )
-    assert between + within.low - 1 <= LIMIT
-    assert between <= LIMIT
+    assert between + max(0.0, within.low - 1) <= LIMIT

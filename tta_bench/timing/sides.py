@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -59,7 +60,8 @@ class Child:
     def __init__(self, workload: Path, packages: Path | None, environment: dict[str, str], name: str) -> None:
         self.name = name
         if packages is not None:
-            environment = {**environment, "PYTHONPATH": str(packages)}
+            others = environment.get("PYTHONPATH")
+            environment = {**environment, "PYTHONPATH": os.pathsep.join([str(packages), *([others] if others else [])])}
         self._log = workload.with_name(f"{name}.log").open("w+")
         # Not by its path alone: Python would put this file's own folder first on the child's path.
         start = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
