@@ -71,6 +71,15 @@ class Transposed(Drawn):
         return np.ascontiguousarray(super().read(indices).transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
 
 
+class Direct(Drawn):
+    """Can read into memory that is there."""
+
+    def read_into(self, place: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        assert place.shape == (len(indices), 3, self.side, self.side)
+        place[:] = (indices % 256)[:, None, None, None]
+        return place
+
+
 def plan(count: int, size: int = 4) -> Iterator[NDArray[np.int64]]:
     return (np.arange(count)[i : i + size] for i in range(0, count, size))
 
@@ -163,6 +172,19 @@ def test_layout_in_memory_is_always_the_same(workers: int) -> None:
 def test_floats_are_torchs_to_the_bit() -> None:
     (batch,) = batches(Drawn(256), plan(256, 256), CPU)
     assert torch.equal(batch[:, 0, 0, 0], torch.arange(256, dtype=torch.uint8).float().div_(255))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_bytes_go_into_memory_that_is_there(workers: int) -> None:
+    sizes, seen, places = (4, 2, 4, 6, 5, 1), [], set()
+    ends = np.cumsum(sizes)
+    chosen = [np.arange(end - size, end)[::-1] for end, size in zip(ends, sizes, strict=True)]
+    for batch in read_ahead(Direct(ends[-1]), chosen, workers=workers):
+        seen.append(batch[:, 0, 0, 0].tolist())
+        places.add(batch.data_ptr())
+        assert batch.is_contiguous()
+    assert seen == [indices.tolist() for indices in chosen]
+    assert workers or len(places) == 2, "new memory only for the first batch and for a larger one"
 
 
 def test_an_empty_plan() -> None:

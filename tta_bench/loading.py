@@ -55,8 +55,13 @@ def read_ahead(images: ImageSet, plan: Iterable[Indices], *, workers: int = 0) -
     if workers and planned and not in_memory(images):
         yield from _from_workers(images, planned, min(workers, len(planned)))
         return
+    place: Tensor | None = None
     for indices in planned:
-        yield _read(images, indices)
+        if place is None or len(place) < len(indices) or not hasattr(images, "read_into"):
+            place = _read(images, indices)
+        else:
+            _fill(place[: len(indices)], images, indices)
+        yield place[: len(indices)]
 
 
 def in_memory(images: ImageSet) -> bool:
@@ -74,6 +79,15 @@ def _read(images: ImageSet, indices: Indices) -> Tensor:
     return torch.from_numpy(np.require(images.read(indices), np.uint8, ["C", "W"]))
 
 
+def _fill(place: Tensor, images: ImageSet, indices: Indices) -> None:
+    """Read one batch into its place in memory, directly where the images can."""
+    read_into = getattr(images, "read_into", None)
+    if read_into is None:
+        place.copy_(_read(images, indices))
+    else:
+        read_into(place.numpy(), indices)
+
+
 class _WholeBatches(Dataset[Any]):
     """A dataset whose items are whole batches, each put into its place in memory that the processes share.
 
@@ -87,7 +101,7 @@ class _WholeBatches(Dataset[Any]):
     def __getitem__(self, job: tuple[int, Indices]) -> UserError | None:
         place, indices = job
         try:
-            self.places[place, : len(indices)] = _read(self.images, indices)
+            _fill(self.places[place, : len(indices)], self.images, indices)
         except UserError as error:
             return error  # raised in the worker, its one line would arrive wrapped in a traceback
         return None

@@ -6,7 +6,7 @@ No file stays open between two calls, so the sets can be pickled and used by man
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,8 +39,14 @@ class FolderImages:
         return repr(self.view)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        files = (self._file(self.ids[i]) for i in indices)
-        return _stack(len(indices), self.view, (decode(file, file, self.view) for file in files))
+        return self.read_into(_room(len(indices), self.view), indices)
+
+    def read_into(self, place: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """`read` into memory that is there: as new memory it would take a tenth of the time."""
+        for row, i in zip(place, indices, strict=True):
+            file = self._file(self.ids[i])
+            row[:] = decode(file, file, self.view)
+        return place
 
     def _file(self, image_id: str) -> Path:
         return self.root / image_id[len(self.prefix) :]
@@ -68,23 +74,28 @@ class TarImages:
         return repr(self.view)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return _stack(len(indices), self.view, self._decoded(indices))
+        return self.read_into(_room(len(indices), self.view), indices)
 
-    def _decoded(self, indices: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
+    def read_into(self, place: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """`read` into memory that is there."""
         try:
             file = self.tar.open("rb")
         except OSError as error:
             raise UserError(f"{self.tar}: cannot be read ({error.strerror})") from error
         with file:
-            for i in indices:
+            for row, i in zip(place, indices, strict=True):
                 file.seek(self.offsets[i])
                 content = io.BytesIO(file.read(self.sizes[i]))
-                yield decode(content, f"{self.ids[i]} in {self.tar}", self.view)
+                row[:] = decode(content, f"{self.ids[i]} in {self.tar}", self.view)
+        return place
 
 
 def decode(file: Path | io.BytesIO, name: object, view: Transform) -> NDArray[np.uint8]:
     """One image, ready for a model; what cannot be decoded is a UserError with the file's name."""
     try:
+        if isinstance(file, Path):
+            with file.open("rb", buffering=0) as whole:  # in one read: Pillow would take many
+                file = io.BytesIO(whole.read())
         with Image.open(file) as image:
             return view(image)
     except UnidentifiedImageError as error:
@@ -94,8 +105,5 @@ def decode(file: Path | io.BytesIO, name: object, view: Transform) -> NDArray[np
         raise UserError(f"{name}: cannot be read as an image ({why}): get this file again") from error
 
 
-def _stack(count: int, view: Transform, images: Iterator[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    stacked = np.empty((count, 3, view.crop, view.crop), np.uint8)
-    for place, image in enumerate(images):
-        stacked[place] = image
-    return stacked
+def _room(count: int, view: Transform) -> NDArray[np.uint8]:
+    return np.empty((count, 3, view.crop, view.crop), np.uint8)
