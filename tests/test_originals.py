@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from safetensors.torch import save_file
 
 from tests import trees
 from tests.conftest import Cli
-from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError
 from tta_bench.inspection import Inspection
@@ -31,17 +29,13 @@ methods: {tent: {}}
 """
 
 
-def small(kind: str, root: Path, **options: Any) -> Dataset:
-    return open_dataset({"kind": kind, "allow_partial": True, **options}, (), root)
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_originals_of_imagenet_c_are_the_files_of_the_same_names(tmp_path: Path, packed: bool) -> None:
     home = trees.imagenet_c(tmp_path / ("folders" if packed else ""))
     if packed:
         trees.packed(home / "fog", tmp_path / "ImageNet-C" / "fog.tar", "fog")
     clean = trees.clean_imagenet(tmp_path, classes=5)  # may have more than the task
-    data = small("imagenet-c", tmp_path, severity=5)
+    data = trees.partial("imagenet-c", tmp_path, severity=5)
     corrupted, originals = data.open("fog"), data.originals("fog")
     assert originals is not None
     assert [f"fog/5/{name}" for name in originals.ids] == list(corrupted.ids)
@@ -55,7 +49,7 @@ def test_originals_of_imagenet_c_are_the_files_of_the_same_names(tmp_path: Path,
 
 def test_lacking_originals_of_imagenet_c_are_named(tmp_path: Path) -> None:
     trees.imagenet_c(tmp_path)
-    data = small("imagenet-c", tmp_path, severity=5)
+    data = trees.partial("imagenet-c", tmp_path, severity=5)
     with pytest.raises(UserError, match=r"no originals: put the ImageNet validation images as .*ImageNet-val/<wnid>"):
         data.originals("fog")
     clean = trees.clean_imagenet(tmp_path)
@@ -66,7 +60,7 @@ def test_lacking_originals_of_imagenet_c_are_named(tmp_path: Path) -> None:
 
 def test_originals_of_cifar_are_in_the_order_of_its_labels(tmp_path: Path) -> None:
     home = trees.cifar_c(tmp_path)
-    data = small("cifar-c", tmp_path, classes=10, severity=3)
+    data = trees.partial("cifar-c", tmp_path, classes=10, severity=3)
     with pytest.raises(UserError, match=r"no originals: put the original test images.*original.npy"):
         data.originals("fog")
     pixels = np.random.default_rng(1).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
@@ -84,14 +78,14 @@ def test_originals_of_cifar_are_in_the_order_of_its_labels(tmp_path: Path) -> No
 def test_all_tasks_have_originals_or_none_has(tmp_path: Path) -> None:
     trees.imagenet_c(tmp_path, ("fog", "snow"))
     clean = trees.clean_imagenet(tmp_path)
-    data = small("imagenet-c", tmp_path, severity=5)
+    data = trees.partial("imagenet-c", tmp_path, severity=5)
     found, lacking = find_originals(data, ("fog", "snow"))
     assert (list(found), lacking) == (["fog", "snow"], "")
     next(clean.glob("*/*")).unlink()
     found, lacking = find_originals(data, ("fog", "snow"))
     assert (found, "1 of 6 are missing" in lacking) == ({}, True)
     trees.class_folders(tmp_path, "imagenet-r", trees.some_wnids(2))
-    data = small("class-folders", tmp_path, folder="imagenet-r", classes=2, images=2)
+    data = trees.partial("class-folders", tmp_path, folder="imagenet-r", classes=2, images=2)
     assert find_originals(data, ("imagenet-r",)) == ({}, "no originals: this data has none")
 
 

@@ -1,14 +1,16 @@
-"""Small trees of real image files in the layouts in which the datasets are published."""
+"""Small trees of real image files in the layouts in which the datasets are published, and how to open them."""
 
 from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.datasets.imagenet import wnids
 
 
@@ -105,3 +107,33 @@ def packed(folder: Path, into: Path, name: str, form: int = tarfile.USTAR_FORMAT
         for path in sorted(folder.rglob("*"), reverse=True):
             content.add(path, f"{name}/{path.relative_to(folder)}", recursive=False)
     return into
+
+
+def partial(kind: str, root: Path | None, **options: Any) -> Dataset:
+    """A dataset that may have fewer images than are published."""
+    return open_dataset({"kind": kind, "allow_partial": True, **options}, (), root)
+
+
+def everything(images: Any) -> Any:
+    """All pixels of an image set."""
+    return images.read(np.arange(len(images.ids)))
+
+
+def broken(path: Path, how: str) -> str:
+    """Break an image file; returns what is said about it."""
+    content = path.read_bytes()
+    path.unlink()
+    if how == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+        return "cannot be read as an image .*truncated"
+    if how == "no image":
+        path.write_text("<html>404</html>")
+        return "is no image"
+    if how == "empty":
+        path.touch()
+        return "is no image"
+    if how == "a folder":
+        path.mkdir()
+        return "expected an image file"
+    path.symlink_to(path.name if how == "loop" else "nowhere.JPEG")
+    return "a link that cannot be followed"
