@@ -7,7 +7,7 @@ RUNS := results/runs
 # Threads that spin for long bring a shared machine to a crawl; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check bench tune figures results wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims tune figures results wheel clean
 
 demo: $(READY)            ## compare the built-in methods on the embedded suite (4 minutes on 2 cores)
 	$(BIN)/tta-bench run
@@ -23,8 +23,20 @@ check: $(READY)           ## lint, format, types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)           ## what adaptation costs, as multiples of Source
-	$(BIN)/python -m pytest -q -s benchmarks
+timing: $(READY)          ## no method does more work or got slower than benchmarks/timing.json says
+	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --exact-only
+	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --tolerance 10% --budget 110s \
+		|| { status=$$?; test $$status -eq 3 && echo "cannot tell: not a failure"; }
+
+timing-baseline: $(READY) ## accept what methods cost now: commit the file with the change that explains it
+	$(BIN)/tta-bench timing record --out benchmarks/timing.json --budget 4m
+
+bench: $(READY)           ## how long things take here and now: one table, kept under .benchmarks with machine and commit
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q benchmarks/test_speed.py --benchmark-autosave \
+		--benchmark-sort=name --benchmark-columns=min,median,iqr,rounds
+
+claims: $(READY)          ## what README says of cost and speed, as ratios taken side by side (20 minutes)
+	$(BIN)/python -m pytest -q -s benchmarks/claims
 
 tune: $(READY)            ## how the settings of the digits suites are found: on corruptions that no table scores (20 minutes)
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method tent --grid lr=1e-3,3e-3,1e-2,3e-2,0.1
