@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from tta_bench.checkpoint import misfit
 from tta_bench.errors import UserError, did_you_mean
@@ -138,11 +139,22 @@ def _npz_shape(path: Path) -> tuple[int, int]:
     raise UserError(f"{path}: is no AugReg .npz with a head (expected head/bias and Transformer/encoderblock_0/…)")
 
 
+class _Undrawn(TorchFunctionMode):
+    """Leaves out the random numbers of a new network, which a file's weights replace: half of a ViT-B's building."""
+
+    draws = (Tensor.uniform_, Tensor.normal_, Tensor.erfinv_)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] if func in self.draws else func(*args, **(kwargs or {}))
+
+
 def _create(name: str, **changes: Any) -> nn.Module:
+    """A network whose weights are to be filled: they are whatever was in memory."""
     import timm
 
     try:
-        network: nn.Module = timm.create_model(name, pretrained=False, **changes)
+        with _Undrawn():
+            network: nn.Module = timm.create_model(name, pretrained=False, **changes)
     except (RuntimeError, TypeError) as error:  # a tag that does not exist, a model without classes
         raise UserError(f"model '{name}' cannot be built: {' '.join(str(error).split())[:200]}") from error
     return network
