@@ -52,7 +52,7 @@ def test_intervals_cover_the_truth(shape: dict[str, float]) -> None:
     covered = np.mean([e.low <= TRUTH <= e.high for e in found])
     assert covered >= 0.90, f"{covered:.3f} of the intervals cover"
     width = np.median([e.high - e.low for e in found]) / (2 * 1.96 * np.std([e.difference for e in found]))
-    assert width < 1.6, f"intervals are {width:.2f} times as wide as they need be"
+    assert width < 1.75, f"intervals are {width:.2f} times as wide as they need be"
 
 
 @pytest.mark.parametrize("batches", [60, 200])
@@ -65,7 +65,7 @@ def test_the_spread_of_batches_with_a_memory_is_found(pace: float, batches: int)
     reach = np.array([spread_of_sum(stream - stream.mean()).reach for stream in streams])
     sums = streams.sum(1)
     assert np.mean(np.abs(sums) <= reach) >= 0.92
-    assert np.median(reach) < 1.5 * 1.96 * np.std(sums), "no useless caution"
+    assert np.median(reach) < (1.6 if pace < 0.8 else 2.3) * 1.96 * np.std(sums), "no useless caution"
 
 
 @pytest.mark.parametrize("batches", [20, 60, 200])
@@ -77,8 +77,8 @@ def test_a_learning_curve_is_no_memory(batches: int) -> None:
     for _ in range(200):
         batch = 3 * (learnt - learnt.mean()) + rng.standard_normal(batches)
         widths.append(spread_of_sum(batch - batch.mean()).reach)
-    assert np.median(widths) < 6 * 1.96 * np.sqrt(batches)
-    assert max(widths) < 12 * 1.96 * np.sqrt(batches)
+    assert np.median(widths) < 3.5 * 1.96 * np.sqrt(batches)
+    assert max(widths) < 7 * 1.96 * np.sqrt(batches)
 
 
 def test_independent_samples_would_claim_too_much() -> None:

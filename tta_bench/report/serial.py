@@ -4,8 +4,9 @@ Three views, and the widest counts, because each is blind to something:
 - batches one by one: right if they are independent, and the least it can be in an adapted stream;
 - blocks of √n of n batches, as in the block bootstrap: right for memories shorter than a block;
 - a memory that fades from batch to batch: where neighbours are clearly alike, the autocovariances at lags 1 to 3 tell
-  how fast, and so how much lies beyond the blocks. Noise of single batches is not in them, and a learning curve is no
-  memory: what a parabola follows is taken out first.
+  how fast, and so how much lies beyond the blocks. Noise of single batches is not in them.
+A learning curve is no memory, though it looks like one: a line is taken out of the first two, a parabola of the third,
+and the variance that goes with it is put back.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from scipy.special import stdtrit
 Floats = NDArray[np.float64]
 CLEARLY = 1.645  # standard errors of lag 1 above 0, one-sided 5 %
 SLOWEST = 0.97  # fading per batch; slower memories look like another mean
-FEWEST = 16  # batches from which a pace can be told
-CURVE = 2  # degree of the learning curve
+FEWEST = 24  # batches from which a pace can be told
+FEWEST_OF_LINE = 12  # batches that can spare a line
+CAUTION = 1.3  # times the bias of a pace: too slow costs width, too quick costs the truth
+CURVE = 2  # degree of the learning curve where a pace is told
 
 
 class Spread(NamedTuple):
@@ -62,11 +65,12 @@ def _from_blocks(batches: Floats) -> Spread:
     """
     n = len(batches)
     length = block_length(n)
-    alone = float(batches @ batches) * n / (n - 1)
+    level, taken = levelled(batches), 2 if n >= FEWEST_OF_LINE else 1  # taken: mean and slope, or the mean alone
+    alone = float(level @ level) * n / (n - taken)
     found = [
-        float(np.sum(block_sums(batches, size) ** 2)) / size * n / (n - size)
+        float(np.sum(block_sums(level, size) ** 2)) / size * n / (n - taken * size)
         for size in (length, 2 * length)
-        if size < max(n / 2, 2)
+        if size < max(n / 2, 2) and taken * size < 0.75 * n
     ]
     return Spread(max(alone, found[0], 2 * found[-1] - found[0]), max(1.0, n / length - 2))
 
@@ -76,21 +80,26 @@ def _from_fading(batches: Floats, most: float) -> Spread | None:
     n = len(batches)
     if n < FEWEST or not batches.any():
         return None
-    rest = _without_curve(batches)
+    rest = _without_curve(batches, CURVE)
     lag = [float(rest[k:] @ rest[: n - k]) / n for k in range(4)]
     if lag[0] < 1e-9 * float(batches @ batches) or lag[1] / lag[0] <= CLEARLY / math.sqrt(n):
         return None
     paces = [lag[1] / lag[0], *([(lag[2] + lag[3]) / (lag[1] + lag[2])] if lag[1] + lag[2] > 0 else [])]
     # Autocorrelations come out too low, the more so the more of the curve was taken out (Kendall, for a mean alone).
-    pace = min(SLOWEST, max(share + (CURVE + 1 + (CURVE + 3) * share) / n for share in paces))
+    pace = min(SLOWEST, max(share + CAUTION * (CURVE + 1 + (CURVE + 3) * share) / n for share in paces))
     worth = n * (1 - pace) / (1 + pace)  # independent batches that would know as much
     long_run = n * (lag[0] + 2 * lag[1] / (1 - pace))
     taken = min(0.7, (CURVE + 1) / max(worth, 1.0))  # share of the variance that went with the curve
     return Spread(long_run / (1 - taken), min(most, max(1.5, worth - 1)))
 
 
-def _without_curve(batches: Floats) -> Floats:
+def levelled(batches: Floats) -> Floats:
+    """Batches without the line through them, where there are enough."""
+    return _without_curve(batches, 1) if len(batches) >= FEWEST_OF_LINE else batches
+
+
+def _without_curve(batches: Floats, degree: int) -> Floats:
     place = np.linspace(-1, 1, len(batches))
-    basis, _ = np.linalg.qr(np.vander(place, CURVE + 1))
+    basis, _ = np.linalg.qr(np.vander(place, degree + 1))
     rest: Floats = batches - basis @ (basis.T @ batches)
     return rest

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, ndtri, stdtr, stdtrit
 
-from tta_bench.report.serial import Spread, block_length, block_sums, spread_of_sum
+from tta_bench.report.serial import Spread, block_length, block_sums, levelled, spread_of_sum
 from tta_bench.seeding import seed_of
 
 LEVEL = 0.95
@@ -60,7 +60,7 @@ class Blocks:
         self.batches: Floats = np.add.reduceat(d, starts, dtype=np.float64) - self.mean * sizes
         length = block_length(len(self.batches))
         self.count = len(self.batches) / length
-        self.sums = block_sums(self.batches, length)
+        self.sums = block_sums(levelled(self.batches), length)
         self.variance, self.freedom = self._spread()
 
     def _spread(self) -> Spread:
