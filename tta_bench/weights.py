@@ -142,7 +142,7 @@ def _npz_shape(path: Path) -> tuple[int, int]:
 class _Undrawn(TorchFunctionMode):
     """Leaves out the random numbers of a new network, which a file's weights replace: most of a ViT-B's building."""
 
-    draws = (Tensor.uniform_, Tensor.normal_, Tensor.erfinv_)
+    draws: tuple[Any, ...] = (Tensor.uniform_, Tensor.normal_, Tensor.erfinv_)
     draws += (nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_)  # these come before the tensor's own
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
