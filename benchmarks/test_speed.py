@@ -28,7 +28,9 @@ from tta_bench.datasets.transform import Transform
 from tta_bench.loading import batches
 from tta_bench.plan import Plan
 from tta_bench.registry import installed
-from tta_bench.report.write import report
+from tta_bench.report import render
+from tta_bench.report.rows import compare
+from tta_bench.report.tables import layout
 from tta_bench.runner import run_cell
 
 THREADS = 1
@@ -87,7 +89,13 @@ def test_runner_of_20_batches_around_a_method_that_does_nothing(
     benchmark.pedantic(run_cell, (work,), rounds=5, warmup_rounds=1)
 
 
-def test_report_of_180_cells(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+def test_report_of_180_cells(benchmark: BenchmarkFixture) -> None:
     tasks = suite.load("digits-c-5").tasks
     records = [make_record(f"m{m}", 0.5 + m / 100, task=task) for m in range(12) for task in tasks]
-    benchmark.pedantic(report, (records, tmp_path, Console(file=io.StringIO())), rounds=3)
+
+    def report() -> None:
+        for table in layout(compare(records)).values():
+            render.show(table, Console(file=io.StringIO()))
+            render.markdown(table)
+
+    benchmark.pedantic(report, rounds=3)

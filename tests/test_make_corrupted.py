@@ -181,7 +181,9 @@ def test_ctrl_c_stops_all_processes(tmp_path: Path) -> None:
     for path in (tmp_path / "val" / "n01").iterdir():
         photo(90, 80).save(path)
     words = ["make-corrupted", "--from", "val", "--out", "c", "--workers", "2"]
-    code = "import sys; from tta_bench.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    # Whoever started the tests in the background made them, and their children, ignore the signal.
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{listen}; import sys; from tta_bench.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = subprocess.Popen(
         [sys.executable, "-c", code, *words],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

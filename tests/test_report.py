@@ -20,7 +20,6 @@ from tta_bench.report.names import clean
 from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import Table, accuracy_table, layout, time_table
-from tta_bench.report.write import report
 from tta_bench.store import Store
 
 
@@ -251,9 +250,11 @@ NAMES = ["[red]x[/red]", "<script>", "a|b", "\\input{x}", "*b*", "__c__", "line\
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_are_text_on_the_screen(name: str, tmp_path: Path) -> None:
+def test_names_are_text_on_the_screen(name: str) -> None:
     console = Console(width=200, record=True, file=io.StringIO())
-    report([make_record(name, task=name), make_failure(f"{name}2", f"{name} why", task=name)], tmp_path, console)
+    records = [make_record(name, task=name), make_failure(f"{name}2", f"{name} why", task=name)]
+    for table in layout(compare(records)).values():
+        render.show(table, console)
     shown = console.export_text()
     visible = clean(name)
     assert shown.count(visible) >= 5  # in the head, twice in the rows of each table, in the note
@@ -261,14 +262,14 @@ def test_names_are_text_on_the_screen(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_are_text_in_files(name: str, tmp_path: Path) -> None:
-    report([make_record(name), make_record("sar")], tmp_path, Console(file=io.StringIO()))
-    markdown = (tmp_path / "report.md").read_text()
+def test_names_are_text_in_files(name: str) -> None:
+    tables = layout(compare([make_record(name), make_record("sar")]))
+    markdown = "\n".join(render.markdown(table) for table in tables.values())
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     unescaped = {len(re.findall(r"(?<!\\)\|", line)) for line in lines[:4]}
     assert unescaped == {8}, "a name must not make a column"
     assert not re.search(r"(?<!\\)<", markdown)
-    (row, _) = csv.DictReader(io.StringIO((tmp_path / "accuracy.csv").read_text()))
+    (row, _) = csv.DictReader(io.StringIO(render.csv_text(tables["accuracy"])))
     assert row["method"] == clean(name)
 
 

@@ -33,7 +33,7 @@ def why_not(row: Row, name: str) -> list[str]:
     if cell.scenario != "normal":
         reasons.append(f"other scenario: {cell.scenario}")
     if cell.limit is not None:
-        reasons.append(f"only the first {cell.limit} images of each stream")
+        reasons.append(f"only the first {cell.limit} images of each task")
     if cell.batch_size != suite.batch_size:
         reasons.append(f"batches of {cell.batch_size} images, the paper's of {suite.batch_size}")
     if cell.amp:

@@ -71,7 +71,7 @@ def compare(records: Iterable[Record]) -> Comparison:
     if scenario != "normal":
         notes.append(f"Scenario: {scenario}.")
     if limit is not None:
-        notes.append(f"NOT REPORTABLE: only the first {limit} images of each stream (--limit {limit}).")
+        notes.append(f"NOT REPORTABLE: only the first {limit} images of each task (--limit {limit}).")
     if records[0].cell.data.get("allow_partial"):
         notes.append("NOT REPORTABLE: a part of the published data (allow_partial).")
     notes += _fewer_seeds(rows)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.record import Record
 from tta_bench.report import differences, latex, leaderboard, render
 from tta_bench.report.paper import paper_table
-from tta_bench.report.rows import Comparison, compare
+from tta_bench.report.rows import Comparison
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import layout
 from tta_bench.report.values import Table
@@ -20,15 +19,6 @@ from tta_bench.store import write_whole
 
 FORMATS = ("terminal", "md", "csv", "latex", "html")
 DEFAULT = ("terminal", "md", "csv")
-
-
-def report(records: Iterable[Record], folder: Path, console: Console, warnings: Sequence[str] = ()) -> list[Path]:
-    """Show the tables of one run and write them as Markdown and CSV; returns the files."""
-    comparison = _warned(compare(records), warnings)
-    tables = layout(comparison)
-    for table in tables.values():
-        render.show(table, console)
-    return _write(folder, _table_files(tables, comparison.suite, ("md", "csv")))
 
 
 def report_runs(
