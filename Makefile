@@ -61,9 +61,12 @@ figures: $(READY)         ## the pictures of docs/figures.md (some 6 minutes on 
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect attention --out docs/figures/attention.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect correlation --out docs/figures/correlation.png
 
-results: $(READY)         ## results/digits-c-5: all methods, three seeds (9 minutes on 2 cores)
+results: $(READY)         ## results/digits-c-5: all methods, three seeds (10 minutes on 2 cores)
 	$(BIN)/tta-bench run --seeds 0,1,2 --out $(RUNS)/digits-c-5-seeds
-	$(BIN)/tta-bench report $(RUNS)/digits-c-5-seeds --format terminal,md,csv,latex,html --out results/digits-c-5
+	$(BIN)/tta-bench report $(RUNS)/digits-c-5-seeds --format md,csv,latex,html --out results/digits-c-5
+	$(BIN)/tta-bench figure $(RUNS)/digits-c-5-seeds pareto --out results/digits-c-5/figures/pareto.png
+	$(BIN)/tta-bench figure $(RUNS)/digits-c-5-seeds curve --tasks gaussian_noise,contrast,zoom_blur \
+		--out results/digits-c-5/figures/curve.png
 
 wheel: $(READY)           ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation

@@ -34,17 +34,18 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # torch's profiler talks to stderr; read when torch is imported
-    from tta_bench.timing.profile import take
-    from tta_bench.timing.workload import prepare
-
+    args.methods = (args.method,)
+    asked = spec(args)
     trace = args.trace or RUNS / f"profile-{args.method}.json"
     if args.trace is None:
         RUNS.mkdir(parents=True, exist_ok=True)
     refuse_unwritable(trace)
+    from tta_bench.timing.profile import take
+    from tta_bench.timing.workload import prepare
+
     console = options.console()
-    args.methods = (args.method,)
     with telling(console) as tell:
-        prepared = prepare(spec(args), args.data_root)
+        prepared = prepare(asked, args.data_root)
         tell(f"profiling {args.method}")
         label = list(prepared.workload.methods)[-1]
         found = take(prepared, label, trace)

@@ -78,15 +78,16 @@ WORKLOAD = ("suite", "model", "batch_size", "batches", "threads", "set", "device
 
 
 def run_record(args: argparse.Namespace) -> int:
+    refuse_unwritable(args.out)
+    asked = spec(args)
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.session import record
     from tta_bench.timing.workload import prepare
 
-    refuse_unwritable(args.out)
     console = options.console()
     budget = Budget(args.budget)
     with telling(console) as tell:
-        made = record(prepare(spec(args), args.data_root), budget, tell)
+        made = record(prepare(asked, args.data_root), budget, tell)
     made.write(args.out)
     _show_table(made, console)
     console.print(f"Written: {args.out}", markup=False)
@@ -138,18 +139,25 @@ def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
 
 def _against_revision(args: argparse.Namespace, tell: Tell) -> Result:
     from tta_bench.errors import UserError
+
+    if args.exact_only:
+        raise UserError("--exact-only needs a --baseline")
+    asked = spec(args)
     from tta_bench.timing.against import check_against
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.workload import prepare
 
-    if args.exact_only:
-        raise UserError("--exact-only needs a --baseline")
     budget = Budget(args.budget)
-    return check_against(args.against, prepare(spec(args), args.data_root), args.tolerance, budget, tell)
+    return check_against(args.against, prepare(asked, args.data_root), args.tolerance, budget, tell)
 
 
 def spec(args: argparse.Namespace) -> Spec:
     """The workload that the options ask for."""
+    from tta_bench.choices import refuse_unknown
+
+    chosen = suite.load(args.suite or suite.DEFAULT)
+    for name in args.methods or ():
+        refuse_unknown(name, chosen)  # a typo is answered before torch is imported
     from tta_bench.timing.workload import Spec
 
     given = {key: getattr(args, key) for key in (*WORKLOAD, "methods") if getattr(args, key) is not None}
