@@ -39,12 +39,12 @@ claims: $(READY)          ## what README says of cost and speed, as ratios taken
 	$(BIN)/python -m pytest -q -s benchmarks/claims
 
 tune: $(READY)            ## how the settings of the digits suites are found: on corruptions that no table scores (20 minutes)
-	$(BIN)/tta-bench tune --seeds 0,1,2 --method tent --grid lr=1e-3,3e-3,1e-2,3e-2,0.1
-	$(BIN)/tta-bench tune --seeds 0,1,2 --method eata --grid lr=3e-3,1e-2,3e-2 \
+	$(BIN)/tta-bench tune --seeds 0,1,2 --method tent --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3
+	$(BIN)/tta-bench tune --seeds 0,1,2 --method eata --grid lr=3e-3,1e-2,3e-2,0.1,0.3 \
 		--grid redundancy_threshold=0.05,0.4 --grid fisher_weight=1,100
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method sar --grid lr=1e-2,3e-2,0.1,0.3 --grid reset_threshold=0.2,0.02
-	$(BIN)/tta-bench tune --seeds 0,1,2 --method dpal --grid lr=1e-3,3e-3,1e-2,3e-2 --grid reset_threshold=0.2,0.02
-	$(BIN)/tta-bench tune --seeds 0,1,2 --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2 \
+	$(BIN)/tta-bench tune --seeds 0,1,2 --method dpal --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3 --grid reset_threshold=0.2,0.02
+	$(BIN)/tta-bench tune --seeds 0,1,2 --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3 \
 		--grid reset_threshold=0.2,0.02
 
 figures: $(READY)         ## the pictures of docs/figures.md (some 6 minutes on 2 idle cores)
