@@ -34,7 +34,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     record = kinds.add_parser("record", help="measure a baseline", description="Measure a baseline and keep it.")
     record.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the baseline goes (JSON)")
     add_workload(record)
-    record.add_argument("--budget", type=seconds, default=90.0, metavar="TIME", help="as in 90s or 2m (default: 90s)")
+    record.add_argument("--budget", type=seconds, default=180.0, metavar="TIME", help="as in 90s or 3m (default: 3m)")
     record.set_defaults(action=run_record)
     check = kinds.add_parser(
         "check",
@@ -46,7 +46,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what.add_argument("--baseline", type=Path, metavar="FILE", help="of `timing record`; its workload is repeated")
     what.add_argument("--against", metavar="REV", help="a git revision; it is built and run side by side with this one")
     check.add_argument("--tolerance", type=percent, default=0.05, metavar="PERCENT", help=_TOLERANCE)
-    check.add_argument("--budget", type=seconds, default=90.0, metavar="TIME", help=_BUDGET)
+    check.add_argument("--budget", type=seconds, default=100.0, metavar="TIME", help=_BUDGET)
     check.add_argument("--exact-only", action="store_true", help="only the counts, which take seconds")
     check.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
     check.add_argument("--markdown", type=Path, metavar="FILE", help="write a comment for a pull request")
@@ -56,7 +56,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 _TOLERANCE = "how much slower a method may become (default: 5%%; the machine's noise if that is more)"
 _METHODS = "default: those of the suite, or of the baseline"
-_BUDGET = "when a method is near the limit, measure on for so long (default: 90s)"
+_BUDGET = "when a method is near the limit, measure on for so long in all (default: 100s)"
 
 
 def add_workload(verb: argparse.ArgumentParser, *, methods: bool = True) -> None:

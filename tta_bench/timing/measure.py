@@ -12,7 +12,7 @@ from tta_bench.timing.ratio import Floats, Ratio, estimate
 
 Step = Callable[[int], float]  # number of a batch -> seconds
 FIRST_LOOK = 6  # passes; fewer know too little of their own spread
-NOISE_PASSES = 10
+NOISE_PASSES = 30
 
 
 @dataclass
