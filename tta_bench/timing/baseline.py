@@ -47,7 +47,7 @@ class Baseline:
 
     def write(self, path: Path) -> None:
         """Whole or not at all."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=2, sort_keys=True, ensure_ascii=False)
+        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False)
         part = path.with_name(path.name + f".{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,12 +16,14 @@ HEADLINES = {
     1: "a method is slower or does more work",
     3: "cannot tell for every method",
 }
+COUNTED = {0: "no method does more work", 1: "a method does more work"}  # where no clock was asked
 COLUMNS = ("method", "verdict", "× Source", "± %", "forwards", "backwards", "steps", "ms/batch")
 
 
 def headline(verdicts: list[Verdict]) -> str:
     """The result in a few words."""
-    return f"Timing: {HEADLINES[status(verdicts)]}."
+    timed = any(verdict.change for verdict in verdicts)
+    return f"Timing: {HEADLINES[status(verdicts)] if timed else COUNTED[status(verdicts)]}."
 
 
 def rows(now: Baseline, verdicts: list[Verdict] | None = None) -> list[list[str]]:
