@@ -151,13 +151,14 @@ def test_exit_status() -> None:
 
 
 def test_new_methods_fail_nothing() -> None:
-    verdicts = missing({"sar": timing()}, {"sar": timing(), "mine": timing()})
+    verdicts = missing({"sar": timing()}, {"sar": timing(), "mine": timing()}, "the baseline")
     assert [(v.method, v.outcome) for v in verdicts] == [("mine", "new")]
     assert status(verdicts) == 0
 
 
 def made_baseline() -> Baseline:
-    workload = {"suite": "s", "task": "t", "batches": 4, "batch_size": 32, "threads": 1}
+    workload = {"suite": "s", "task": "t", "batches": 4, "batch_size": 32, "threads": 1, "device": "cpu", "set": []}
+    workload |= {"weights": "w", "stream": "o", "images": 128, "model": None}
     machine = {"device_name": "A|B", "packages": {"torch": "2"}, "commit": None}
     return Baseline(workload, machine, 0.01, {"sar": timing(), "<b>": timing(ratio=None, seconds=None)})
 
@@ -181,6 +182,27 @@ def test_a_bad_baseline_is_one_line(text: str | None, told: str, tmp_path: Path)
         baseline.read(path)
 
 
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("machine", None), ("workload", {}), ("workload.suite", 3), ("workload.batches", "2"), ("workload.batches", -1),
+        ("workload.threads", 0), ("methods.sar.images", 0), ("methods.sar.sample_forwards", None),
+        ("methods.sar.ratio.value", -2.0), ("methods.sar.ratio.low", "x"), ("methods.sar.ratio", None), ("methods", {}),
+    ],
+)  # fmt: skip
+def test_a_baseline_edited_by_hand_is_one_line(where: str, value: object, tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    made_baseline().write(path)
+    data = inner = json.loads(path.read_text())
+    *way, last = where.split(".")
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    path.write_text(json.dumps(data))
+    with pytest.raises(UserError, match="damaged|watches nothing"):
+        baseline.read(path)
+
+
 def test_outputs_say_their_sentences_and_escape_names() -> None:
     gate = RatioGate(0.05, EQUAL)
     verdicts = [gate.verdict("<b>", Ratio(1.2, 1.15, 1.25), "2.40 times Source, 2.00 in the baseline")]
@@ -189,11 +211,11 @@ def test_outputs_say_their_sentences_and_escape_names() -> None:
     assert "❌ &lt;b>: slower by more than 5 %: +20.0 % (99% interval +15.0 % to +25.0 %), 2.40 times Source" in text
     assert "| sar | 2.00 | 1.0 | 1.00 | 0.50 | 1 | 125.0 |" in text
     assert "A\\|B" in text
-    assert json.loads(output.as_json(result))["status"] == 1
+    assert json.loads(output.as_json(result, {"tolerance": 0.05}))["status"] == 1
 
 
 def test_percentages_and_times() -> None:
-    assert [percent("10%"), percent("0.5"), seconds("90"), seconds("90s"), seconds("2m")] == [0.1, 0.005, 90, 90, 120]
+    assert [percent("10%"), percent("0.5%"), seconds("90"), seconds("90s"), seconds("2m")] == [0.1, 0.005, 90, 90, 120]
 
 
 def test_estimates_are_the_same_each_time() -> None:
@@ -214,7 +236,10 @@ def test_estimates_are_the_same_each_time() -> None:
         (["check", "--baseline", "b.json", "--tolerance", "0"], "percentage above 0"),
         (["check", "--baseline", "b.json", "--budget", "soon"], "90s or 2m"),
         (["check", "--against", "no-such-revision", "--methods", "source"], "no such revision"),
-        (["check", "--against", "HEAD", "--exact-only"], "needs a --baseline"),
+        (["check", "--against", "HEAD", "--methods", "source"], "not a git repository"),
+        (["check", "--baseline", "b.json", "--json", "b.json"], "files of their own"),
+        (["check", "--baseline", "b.json", "--tolerance", "0.05"], "percentage above 0"),
+        (["record", "--out", "b.json", "--methods", "source"], "at least one other"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -79,9 +79,36 @@ def test_a_slower_revision_is_caught(repo: Path, site: Path) -> None:
     done = check(repo, site, "HEAD~2", "--markdown", "comment.md")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "mine: slower by more than 5 %" in done.stdout
-    assert "Against HEAD~2" in done.stdout
+    assert "as committed, against HEAD~2" in done.stdout
     assert "❌ mine: slower" in (repo / "comment.md").read_text()
     assert run("git", "worktree", "list", cwd=repo).stdout.count("\n") == 1, "the worktree is gone again"
+
+
+def test_the_checkout_counts_not_what_is_installed(repo: Path, site: Path) -> None:
+    (repo / "mine.py").write_text(
+        CODE.format(share=0).replace("self.model(batch)", "self.model(batch) + self.model(batch)")
+    )
+    done = check(repo, site, "HEAD", "--exact-only")
+    run("git", "checkout", "-q", "mine.py", cwd=repo)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "sample-forwards 1 → 2" in done.stdout
+    assert "with its uncommitted changes" in done.stdout
+
+
+def test_a_method_that_the_other_revision_lacks_is_new(repo: Path, site: Path) -> None:
+    commit(repo, CODE.format(share=0))
+    (repo / "setup.cfg").write_text(SETUP + "    second = mine:Mine\n")
+    (repo / "mine.py").write_text(CODE.format(share=0) + "\n")
+    done = run(
+        *(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--upgrade"),
+        *("--target", site, repo),
+        cwd=site,
+    )
+    assert done.returncode == 0, done.stderr
+    words = ["timing", "check", "--against", "HEAD", "--methods", "second", "--batches", "1", "--exact-only"]
+    done = run(sys.executable, "-m", "tta_bench.cli.main", *words, cwd=repo, site=site)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "second: is new: the other revision does not have it" in done.stdout
 
 
 def test_the_same_revision_is_no_alarm(repo: Path, site: Path) -> None:
@@ -92,6 +119,6 @@ def test_the_same_revision_is_no_alarm(repo: Path, site: Path) -> None:
 def test_a_revision_that_does_not_work_is_one_line(repo: Path, site: Path) -> None:
     done = check(repo, site, "HEAD~1")
     assert done.returncode == 2
-    assert "revision HEAD~1 cannot run 'mine'" in done.stderr
+    assert "revision HEAD~1: method 'mine' of mine cannot be imported" in done.stderr
     assert "half done" in done.stderr
     assert done.stderr.count("\n") == 1

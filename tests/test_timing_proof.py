@@ -111,7 +111,35 @@ def test_a_baseline_of_other_weights_is_refused(cli: Cli, recorded: Path) -> Non
     other.write_text(json.dumps(data))
     code, _, err = cli("timing", "check", "--baseline", other)
     assert code == 2
-    assert "another weights" in err
+    assert "the weights of suite 'digits-c-5'" in err
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "told"),
+    [
+        (lambda m, b: torch.full((len(b), 10), torch.nan), "NaN"),
+        (lambda m, b: torch.zeros(len(b), 3), "(32, 3)"),
+        (lambda m, b: sys.exit(0), "SystemExit"),
+        (lambda m, b: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_method_that_fails_is_no_pass(
+    behaviour: Adapt, told: str, cli: Cli, recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installed().load("tent"), "adapt", behaviour)
+    code, _, err = cli("timing", "check", "--baseline", recorded, "--exact-only")
+    assert code == 2
+    assert "method 'tent' failed" in err
+    assert told in err
+
+
+def test_counts_that_do_not_repeat_are_named(cli: Cli, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tent = installed().load("tent")
+    adapt, calls = tent.adapt, iter(range(100))
+    monkeypatch.setattr(tent, "adapt", lambda m, b: (m.model(b) if next(calls) == 5 else 0, adapt(m, b))[1])
+    code, _, err = cli("timing", "check", "--baseline", recorded, "--exact-only")
+    assert code == 2
+    assert "after reset() the same batches" in err
 
 
 def _steal_a_core() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tta_bench import suite
+from tta_bench import registry, suite
 from tta_bench.cli import options
+from tta_bench.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +46,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     what = check.add_mutually_exclusive_group(required=True)
     what.add_argument("--baseline", type=Path, metavar="FILE", help="of `timing record`; its workload is repeated")
-    what.add_argument("--against", metavar="REV", help="a git revision; it is built and run side by side with this one")
+    what.add_argument("--against", metavar="REV", help=_AGAINST)
     check.add_argument("--tolerance", type=percent, default=0.05, metavar="PERCENT", help=_TOLERANCE)
     check.add_argument("--budget", type=seconds, default=100.0, metavar="TIME", help=_BUDGET)
     check.add_argument("--exact-only", action="store_true", help="only the counts, which take seconds")
@@ -54,7 +56,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     check.set_defaults(action=run_check)
 
 
-_TOLERANCE = "how much slower a method may become (default: 5%%; the machine's noise if that is more)"
+_TOLERANCE = "how much slower a method may become (default: 5%%)"
+_AGAINST = "a git revision: it and this checkout, uncommitted changes included, are built and run side by side"
 _METHODS = "default: those of the suite, or of the baseline"
 _BUDGET = "when a method is near the limit, measure on for so long in all (default: 100s)"
 
@@ -80,6 +83,8 @@ WORKLOAD = ("suite", "model", "batch_size", "batches", "threads", "set", "device
 def run_record(args: argparse.Namespace) -> int:
     refuse_unwritable(args.out)
     asked = spec(args)
+    if set(asked.methods) == {"source"}:
+        raise UserError("--methods source: Source is what methods are held against; name at least one other")
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.session import record
     from tta_bench.timing.workload import prepare
@@ -90,6 +95,8 @@ def run_record(args: argparse.Namespace) -> int:
         made = record(prepare(asked, args.data_root), budget, tell)
     made.write(args.out)
     _show_table(made, console)
+    floor = f"{100 * (made.noise_floor or 0):.1f} %"
+    console.print(f"Noise floor: two runs of the same thing may look {floor} apart here and now.", style="dim")
     console.print(f"Written: {args.out}", markup=False)
     return 0
 
@@ -98,9 +105,12 @@ def run_check(args: argparse.Namespace) -> int:
     from tta_bench.timing import output
     from tta_bench.timing.verdict import FAILS, status
 
-    for file in (args.json, args.markdown):
-        if file is not None:
-            refuse_unwritable(file)
+    files = [file for file in (args.json, args.markdown) if file is not None]
+    for file in files:
+        refuse_unwritable(file)
+    named = [file.absolute() for file in (*files, *([args.baseline] if args.baseline else []))]
+    if len(set(named)) < len(named):
+        raise UserError("--baseline, --json and --markdown need files of their own")
     console = options.console()
     with telling(console) as tell:
         result = _against_revision(args, tell) if args.against else _against_baseline(args, tell)
@@ -111,14 +121,14 @@ def run_check(args: argparse.Namespace) -> int:
         console.print(note, markup=False, style="dim")
     console.print(output.headline(result.verdicts), style="bold")
     if args.json:
-        args.json.write_text(output.as_json(result))
+        asked = {"baseline": str(args.baseline), "against": args.against, "tolerance": args.tolerance}
+        args.json.write_text(output.as_json(result, asked))
     if args.markdown:
         args.markdown.write_text(output.markdown(result))
     return status(result.verdicts)
 
 
 def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
-    from tta_bench.errors import UserError, did_you_mean
     from tta_bench.timing import baseline
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.session import check
@@ -131,6 +141,10 @@ def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
     for name in args.methods or ():
         if name not in then.methods:
             raise UserError(f"--methods {name}: not in the baseline{did_you_mean(name, then.methods)}")
+    chosen = suite.load(then.workload["suite"])
+    for name in args.methods or then.methods:
+        if name not in chosen.methods and name not in registry.installed().claims and "(" not in name:
+            raise UserError(f"method '{name}' of the baseline is not installed here: leave it out with --methods")
     budget = Budget(args.budget)
     names = args.methods or tuple(then.methods)
     prepared = prepare(repeat(then.workload, names), args.data_root)
@@ -138,17 +152,15 @@ def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
 
 
 def _against_revision(args: argparse.Namespace, tell: Tell) -> Result:
-    from tta_bench.errors import UserError
-
-    if args.exact_only:
-        raise UserError("--exact-only needs a --baseline")
     asked = spec(args)
-    from tta_bench.timing.against import check_against
+    from tta_bench.timing.against import check_against, find
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.workload import prepare
 
+    find(args.against)  # before anything is prepared
     budget = Budget(args.budget)
-    return check_against(args.against, prepare(asked, args.data_root), args.tolerance, budget, tell)
+    prepared = prepare(asked, args.data_root)
+    return check_against(args.against, prepared, args.tolerance, budget, tell, exact_only=args.exact_only)
 
 
 def spec(args: argparse.Namespace) -> Spec:
@@ -172,7 +184,8 @@ def _show_table(now: Baseline, console: Console, verdicts: list[Any] | None = No
 
     from tta_bench.timing import output
 
-    table = Table(box=box.SIMPLE_HEAD, title=output.where(now), title_style="dim", title_justify="left")
+    console.print(output.where(now), style="dim", markup=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for i, column in enumerate(output.COLUMNS):
         table.add_column(column, justify="left" if i < 2 else "right")
     for row in output.rows(now, verdicts):
@@ -193,22 +206,22 @@ def telling(console: Console) -> Iterator[Tell]:
 
 def refuse_unwritable(path: Path) -> None:
     """Known before minutes are spent."""
-    from tta_bench.errors import UserError
-
     if path.is_dir():
         raise UserError(f"{path} is a folder, expected a file")
     if not path.absolute().parent.is_dir():
         raise UserError(f"{path}: the folder {path.absolute().parent} does not exist")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise UserError(f"{path} cannot be written")
 
 
 def percent(text: str) -> float:
-    """`10%`, `10` or `0.5%` as a fraction."""
+    """`10%`, `10` or `0.5%` as a fraction; a bare 0.05 may mean either, so it is refused."""
     try:
         value = float(text.removesuffix("%"))
     except ValueError:
         value = -1.0
-    if not 0 < value < 1000:
-        raise argparse.ArgumentTypeError(f"expected a percentage above 0 as in 10%, got '{text}'")
+    if not 0 < value < 1000 or (value < 1 and not text.endswith("%")):
+        raise argparse.ArgumentTypeError(f"expected a percentage above 0% and below 1000% as in 5%, got '{text}'")
     return value / 100
 
 
@@ -216,5 +229,5 @@ def seconds(text: str) -> float:
     """`90`, `90s` or `2m`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|)", text)
     if not found or float(found[1]) <= 0:
-        raise argparse.ArgumentTypeError(f"expected a time as in 90s or 2m, got '{text}'")
+        raise argparse.ArgumentTypeError(f"expected a time above 0 as in 90s or 2m, got '{text}'")
     return float(found[1]) * (60 if found[2] == "m" else 1)

@@ -17,27 +17,36 @@ from tta_bench.timing.sides import Child, save
 from tta_bench.timing.workload import Prepared
 
 
-def check_against(revision: str, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell) -> Result:
-    """This environment as it is installed, against another revision of the repository in the present folder."""
-    top = Path(_git("rev-parse", "--show-toplevel").strip())
-    commit = _commit(revision)
+def check_against(
+    revision: str, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell, *, exact_only: bool = False
+) -> Result:
+    """The checkout in the present folder, uncommitted changes included, against another revision of it."""
+    top, commit = find(revision)
+    changed = _git("stash", "create").strip()  # a commit of the changes to tracked files; moves nothing
     with tempfile.TemporaryDirectory(prefix="tta-bench-timing-") as made:
         folder = Path(made)
-        tell(f"building {revision}")
-        with _worktree(commit, folder / "tree") as tree:
-            _install(tree, folder / "packages", revision)
+        for name, which in (("old", commit), ("new", changed or "HEAD")):
+            tell(f"building {revision if name == 'old' else 'this checkout'}")
+            with _worktree(which, folder / f"{name}-tree") as tree:
+                _install(tree, folder / name, revision if name == "old" else "this checkout")
         save(prepared.workload, folder / "workload.pt")
         threads = {"OMP_NUM_THREADS": str(prepared.workload.threads)}
         environment = {**os.environ, **threads}
-        old = Child(folder / "workload.pt", folder / "packages", environment, f"revision {revision}".replace("/", "-"))
-        new = Child(folder / "workload.pt", None, environment, "this revision")
+        old = Child(folder / "workload.pt", folder / "old", environment, f"revision {revision}".replace("/", "-"))
+        new = Child(folder / "workload.pt", folder / "new", environment, "this checkout")
         try:
-            result = compare_sides(old, new, prepared, tolerance, budget, tell)
+            result = compare_sides(old, new, prepared, tolerance, budget, tell, exact_only=exact_only)
         finally:
             old.close()
             new.close()
-    result.notes.insert(0, f"Against {revision} ({commit[:12]}) of {top.name}, both run side by side in this job.")
+    state = "with its uncommitted changes" if changed else "as committed"
+    result.notes.insert(0, f"This checkout of {top.name}, {state}, against {revision} ({commit[:12]}), side by side.")
     return result
+
+
+def find(revision: str) -> tuple[Path, str]:
+    """The repository of the present folder, and the commit behind a revision of it."""
+    return Path(_git("rev-parse", "--show-toplevel").strip()), _commit(revision)
 
 
 def _git(*words: str) -> str:
@@ -73,7 +82,7 @@ def _install(tree: Path, packages: Path, revision: str) -> None:
     alone = ["--no-deps", "--no-build-isolation", "--target", str(packages)]
     done = subprocess.run([*pip, *alone, str(tree)], capture_output=True, text=True)
     if done.returncode:
-        raise UserError(f"--against {revision}: cannot be installed: {_last_line(done.stderr)}")
+        raise UserError(f"--against: {revision} cannot be installed: {_last_line(done.stderr)}")
 
 
 def _last_line(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -69,12 +70,35 @@ def read(path: Path) -> Baseline:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(f"baseline {path}: expected a timing record of format {FORMAT}; {hint}")
     try:
-        methods = {name: _timing(values) for name, values in data["methods"].items()}
-        return Baseline(data["workload"], data["machine"], data["noise_floor"], methods)
-    except (KeyError, TypeError, AttributeError) as error:
+        methods = {name: _timing(dict(values)) for name, values in data["methods"].items()}
+        found = Baseline(_checked(data["workload"], WORKLOAD), dict(data["machine"]), data["noise_floor"], methods)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"baseline {path}: damaged ({type(error).__name__}: {error}); {hint}") from error
+    if not any(timing.ratio for timing in methods.values()):
+        raise UserError(f"baseline {path}: holds no method but Source, so it watches nothing; {hint}")
+    return found
+
+
+WORKLOAD = {"suite": str, "task": str, "batch_size": int, "batches": int, "threads": int, "device": str, "set": list}
+WORKLOAD |= {"weights": str, "stream": str, "images": int}
+COUNTS = {"settings": dict, "images": int, "sample_forwards": int, "sample_backwards": int, "optimizer_steps": int}
+
+
+def _checked(values: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
+    """The values, if each is there and of its kind; whole numbers are counts, and some must be above 0."""
+    for key, kind in kinds.items():
+        value: object = values[key]
+        if type(value) is not kind:
+            raise TypeError(f"{key} is {value!r}, expected {kind.__name__}")
+        least = 1 if key in ("images", "batches", "batch_size", "threads") else 0
+        if isinstance(value, int) and value < least:
+            raise ValueError(f"{key} is {value}, expected at least {least}")
+    return values
 
 
 def _timing(values: dict[str, Any]) -> Timing:
     ratio = values.pop("ratio")
-    return Timing(**values, ratio=Ratio(**ratio) if ratio else None)
+    found = Timing(**_checked(values, COUNTS), ratio=Ratio(**ratio) if ratio else None)
+    if found.ratio is not None and not 0 < found.ratio.low <= found.ratio.value <= found.ratio.high < math.inf:
+        raise ValueError(f"ratio {ratio}")
+    return found

@@ -14,7 +14,7 @@ MARKS = {"ok": "✅", "new": "➕", "cannot tell": "❔", "slower": "❌", "more
 HEADLINES = {
     0: "no method is slower",
     1: "a method is slower or does more work",
-    3: "cannot tell for every method",
+    3: "cannot tell for at least one method",
 }
 COUNTED = {0: "no method does more work", 1: "a method does more work"}  # where no clock was asked
 COLUMNS = ("method", "verdict", "× Source", "± %", "forwards", "backwards", "steps", "ms/batch")
@@ -55,7 +55,7 @@ def where(now: Baseline) -> str:
     return (
         f"{work['suite']}, {work['task']}, {work['batches']} batches of {work['batch_size']}; "
         f"{machine['device_name']}, {threads}, torch {machine['packages']['torch']}, "
-        f"commit {machine['commit'] or 'none'}"
+        f"tta-bench commit {machine['commit'] or 'none'}"
     )
 
 
@@ -71,9 +71,10 @@ def markdown(result: Result) -> str:
     return "\n".join(lines)
 
 
-def as_json(result: Result) -> str:
-    """For scripts."""
+def as_json(result: Result, asked: dict[str, Any]) -> str:
+    """For scripts: the verdicts, what was asked for and all figures."""
     data: dict[str, Any] = {
+        **asked,
         "status": status(result.verdicts),
         "verdicts": [asdict(verdict) for verdict in result.verdicts],
         "notes": result.notes,

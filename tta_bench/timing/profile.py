@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from tta_bench.clock import Stopwatch
 from tta_bench.runner import read
-from tta_bench.timing.steps import Steps
+from tta_bench.timing.steps import Steps, told
 from tta_bench.timing.workload import REFERENCE, Prepared
 
 STEP = "tta-bench: step"
@@ -47,7 +47,7 @@ def take(prepared: Prepared, label: str, trace: Path) -> Profile:
     steps.method.reset()
     with _mute_stderr(), profile(activities=[ProfilerActivity.CPU, *cuda]) as seen:
         for batch in steps.batches:
-            with record_function(STEP), Stopwatch(device):
+            with told(label), record_function(STEP), Stopwatch(device):
                 steps.method.adapt(batch)
     seen.export_chrome_trace(str(trace))
     found = Tally(list(seen.events() or []))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from tta_bench import environment
 from tta_bench.timing.baseline import Baseline, Timing
 from tta_bench.timing.measure import Budget, Pair, measure, noise
 from tta_bench.timing.ratio import Ratio
-from tta_bench.timing.sides import Here, Side
+from tta_bench.timing.sides import Here, Side, SideFailed
 from tta_bench.timing.verdict import RatioGate, Verdict, changed_settings, exact_gate, missing
 from tta_bench.timing.workload import REFERENCE, Prepared, refuse_other
 
@@ -34,10 +34,10 @@ def machine(device: str) -> dict[str, Any]:
     return environment.describe(torch.device(device))
 
 
-def count(prepared: Prepared, side: Side, tell: Tell) -> dict[str, Timing]:
-    """The exact counts of every method: one pass each."""
+def count(prepared: Prepared, side: Side, tell: Tell, labels: Iterable[str] = ()) -> dict[str, Timing]:
+    """The exact counts of every method, or of some."""
     found = {}
-    for label in prepared.workload.methods:
+    for label in labels or prepared.workload.methods:
         tell(f"counting {label}")
         counts = side.counts(label)
         found[label] = Timing(
@@ -76,7 +76,7 @@ def check(
     known = {name: timing for name, timing in now.items() if name in then.methods}
     exact = {name: verdict for name, t in known.items() if (verdict := exact_gate(name, then.methods[name], t))}
     notes = _hardware(then, prepared)
-    verdicts = [*exact.values(), *missing(then.methods, now)]
+    verdicts = [*exact.values(), *missing(then.methods, now, "the baseline")]
     same = [name for name in known if name not in exact and name != REFERENCE]
     if exact_only:
         verdicts += [_same_counts(name, then.methods[name], now[name]) for name in same]
@@ -85,6 +85,9 @@ def check(
     gate = RatioGate(tolerance, _noise(side, prepared, tell))
     notes += _noise_note(gate)
     bases = {name: ratio for name in same if (ratio := then.methods[name].ratio) is not None}
+    verdicts += [
+        Verdict(name, "new", "has no ratio in the baseline: record it again") for name in same if name not in bases
+    ]
     pairs = {name: pair for name, pair in _against_source(side, now).items() if name in bases}
     measure(
         pairs.values(),
@@ -100,16 +103,22 @@ def check(
     return Result(verdicts, _baseline(prepared, gate.noise.reach, now, pairs), notes)
 
 
-def compare_sides(old: Side, new: Side, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell) -> Result:
+def compare_sides(
+    old: Side, new: Side, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell, *, exact_only: bool = False
+) -> Result:
     """Two revisions side by side, each in a process of its own: no stored baseline, no Source between."""
-    then, now = count(prepared, old, tell), count(prepared, new, tell)
-    exact = {name: verdict for name, t in now.items() if (verdict := exact_gate(name, then[name], t))}
+    now = count(prepared, new, tell)
+    then = {name: timing for name in now if (timing := _count_if_known(prepared, old, name, tell))}
+    known = {name: timing for name, timing in now.items() if name in then}
+    exact = {name: verdict for name, t in known.items() if (verdict := exact_gate(name, then[name], t))}
+    only_new = missing(then, now, "the other revision")
+    if exact_only:
+        same = [_same_counts(name, then[name], t) for name, t in known.items() if name not in (*exact, REFERENCE)]
+        return Result([*exact.values(), *only_new, *same], _baseline(prepared, None, now, {}), [])
     tell("how noisy is this machine?")
     batches = prepared.identity["batches"]
     gate = RatioGate(tolerance, noise(old.step(REFERENCE), new.step(REFERENCE), batches))
-    pairs = {
-        name: Pair(name, old.step(name), new.step(name)) for name in now if name != REFERENCE and name not in exact
-    }
+    pairs = {name: Pair(name, old.step(name), new.step(name)) for name in known if name not in (*exact, REFERENCE)}
     measure(
         pairs.values(),
         batches,
@@ -118,7 +127,18 @@ def compare_sides(old: Side, new: Side, prepared: Prepared, tolerance: float, bu
         _teller(tell, len(pairs)),
     )
     verdicts = [gate.verdict(name, pair.ratio, f"both side by side, {_rounds(pair)}") for name, pair in pairs.items()]
-    return Result([*exact.values(), *verdicts], _baseline(prepared, gate.noise.reach, now, {}), _noise_note(gate))
+    found = _baseline(prepared, gate.noise.reach, now, {})
+    return Result([*exact.values(), *only_new, *verdicts], found, _noise_note(gate))
+
+
+def _count_if_known(prepared: Prepared, side: Side, label: str, tell: Tell) -> Timing | None:
+    """None where the side has no such method: a change may add one."""
+    try:
+        return count(prepared, side, tell, (label,))[label]
+    except SideFailed as error:
+        if error.is_unknown:
+            return None
+        raise
 
 
 def _noise(side: Here, prepared: Prepared, tell: Tell) -> Ratio:

@@ -27,6 +27,14 @@ class Side(Protocol):
     def counts(self, label: str) -> dict[str, int]: ...
 
 
+class SideFailed(UserError):
+    """A method that works in one revision does not in the other."""
+
+    def __init__(self, side: str, reason: str) -> None:
+        super().__init__(f"{side}: {reason}")
+        self.is_unknown = reason.startswith("unknown method")
+
+
 class Here:
     """This process. Methods are built once, when first asked for."""
 
@@ -41,14 +49,7 @@ class Here:
 
     def twin(self, label: str) -> Steps:
         """Another instance of the same method."""
-        try:
-            return Steps(self.workload, label)
-        except UserError:
-            raise
-        except Exception as error:  # a method may raise anything
-            raise UserError(
-                f"method '{label}' failed: {type(error).__name__}: {' '.join(str(error).split())}"
-            ) from error
+        return Steps(self.workload, label)
 
     def counts(self, label: str) -> dict[str, int]:
         return self.step(label).counts
@@ -57,11 +58,10 @@ class Here:
 class Child:
     """A process that imports another revision: its folder comes first on the path."""
 
-    def __init__(self, workload: Path, packages: Path | None, environment: dict[str, str], name: str) -> None:
+    def __init__(self, workload: Path, packages: Path, environment: dict[str, str], name: str) -> None:
         self.name = name
-        if packages is not None:
-            others = environment.get("PYTHONPATH")
-            environment = {**environment, "PYTHONPATH": os.pathsep.join([str(packages), *([others] if others else [])])}
+        others = [str(Path(part).absolute()) for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
+        environment = {**environment, "PYTHONPATH": os.pathsep.join([str(packages), *others])}
         self._log = workload.with_name(f"{name}.log").open("w+")
         # Not by its path alone: Python would put this file's own folder first on the child's path.
         start = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
@@ -100,7 +100,10 @@ class Child:
             self._log.seek(0)
             last = self._log.read().strip().splitlines()[-1:] or ["no message"]
             raise UserError(f"{self.name} cannot run '{label}': {last[0]}")
-        return json.loads(line)
+        found = json.loads(line)
+        if isinstance(found, dict) and "error" in found:
+            raise SideFailed(self.name, found["error"])
+        return found
 
 
 def save(workload: Workload, path: Path) -> None:

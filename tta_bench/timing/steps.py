@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from torch import Tensor
 from tta_bench import build_method
 from tta_bench.clock import step_watch
 from tta_bench.cost import CostCounter
+from tta_bench.errors import UserError
 from tta_bench.models import load
 
 COUNTS = ("sample_forwards", "sample_backwards", "optimizer_steps")
@@ -45,32 +47,53 @@ class Steps:
 
     def __init__(self, workload: Workload, label: str) -> None:
         torch.set_num_threads(workload.threads)
+        self.label = label
         name, settings = workload.methods[label]
         device = torch.device(workload.device)
         self.model = load(workload.model).fresh(device, workload.class_mask)
         self.method = build_method(
             name, self.model, num_classes=workload.num_classes, batch_size=workload.batch_size, params=settings
         )
-        if self.method.needs_source:
-            self.method.prepare([batch.to(device) for batch in workload.source])
         self.batches = [batch.to(device) for batch in workload.batches]
         self._watch = step_watch(device)
-        self.counts = self._warm_up()
+        with told(label):
+            if self.method.needs_source:
+                self.method.prepare([batch.to(device) for batch in workload.source])
+            self.counts = self._count(workload.num_classes)
+            self.method.reset()
+            if self._count(workload.num_classes) != self.counts:
+                raise ValueError("after reset() the same batches take another number of passes or steps")
 
-    def _warm_up(self) -> dict[str, int]:
+    def _count(self, num_classes: int) -> dict[str, int]:
         """One pass that nobody times, and what it computes: exact numbers that no noise touches."""
         with CostCounter(self.model) as cost:
             for batch in self.batches:
-                self.method.adapt(batch)
+                logits = self.method.adapt(batch)
+                if not isinstance(logits, Tensor) or logits.shape != (len(batch), num_classes):
+                    got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+                    raise ValueError(f"adapt returned {got}, expected logits of shape {(len(batch), num_classes)}")
+                if not logits.isfinite().all():
+                    raise ValueError("adapt returned NaN or infinite logits")
         return {name: getattr(cost, name) for name in COUNTS}
 
     def __call__(self, number: int) -> float:
         """Seconds of one step; a pass begins with the source weights, so every pass does the same work."""
-        if number == 0:
-            self.method.reset()
-        with self._watch:
-            self.method.adapt(self.batches[number])
+        with told(self.label):
+            if number == 0:
+                self.method.reset()
+            with self._watch:
+                self.method.adapt(self.batches[number])
         return self._watch.laps.pop()
+
+
+@contextmanager
+def told(label: str) -> Iterator[None]:
+    """Whatever a method raises becomes one line that names it."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # a stranger's method may raise anything
+        line = " ".join(str(error).split()) or "no message"
+        raise UserError(f"method '{label}' failed: {type(error).__name__}: {line}") from error
 
 
 def serve(path: Path, answer: Callable[[Any], None]) -> None:
@@ -79,9 +102,12 @@ def serve(path: Path, answer: Callable[[Any], None]) -> None:
     steps: dict[str, Steps] = {}
     for line in sys.stdin:
         label, number = json.loads(line)
-        if label not in steps:
-            steps[label] = Steps(workload, label)
-        answer(steps[label].counts if number is None else steps[label](number))
+        try:
+            if label not in steps:
+                steps[label] = Steps(workload, label)
+            answer(steps[label].counts if number is None else steps[label](number))
+        except UserError as error:
+            answer({"error": str(error)})
 
 
 if __name__ == "__main__":

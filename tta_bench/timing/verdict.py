@@ -83,7 +83,7 @@ def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %" if math.isfinite(ratio) else "∞"
 
 
-def missing(then: Mapping[str, Timing], now: Mapping[str, Timing]) -> list[Verdict]:
+def missing(then: Mapping[str, Timing], now: Mapping[str, Timing], where: str) -> list[Verdict]:
     """Methods that only one side has are named, and fail nothing."""
-    told = "is not in the baseline: record it again to watch this method"
+    told = f"is new: {where} does not have it, so there is nothing to compare"
     return [Verdict(name, "new", told) for name in now if name not in then]

@@ -114,6 +114,6 @@ def refuse_other(then: dict[str, Any], now: dict[str, Any]) -> None:
     for key in ("stream", "weights", "task"):
         if then[key] != now[key]:
             raise UserError(
-                f"the baseline was recorded with another {key} of suite '{now['suite']}' "
-                f"({then[key]}, now {now[key]}): record it again"
+                f"the {key} of suite '{now['suite']}' is {now[key]} now, but {then[key]} in the baseline: "
+                f"record it again"
             )
