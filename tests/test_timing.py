@@ -228,7 +228,7 @@ def test_estimates_are_the_same_each_time() -> None:
     [
         (["record", "--out", "no/such/folder/b.json"], "does not exist"),
         (["record", "--out", "b.json", "--methods", "sarr"], "did you mean 'sar'"),
-        (["record", "--out", "b.json", "--batches", "99", "--methods", "source"], "only 20 batches"),
+        (["record", "--out", "b.json", "--batches", "99", "--methods", "tent"], "only 20 batches"),
         (["check"], "required"),
         (["check", "--baseline", "b.json", "--against", "HEAD"], "not allowed"),
         (["check", "--baseline", "none.json"], "No such file"),

@@ -95,6 +95,19 @@ def test_the_checkout_counts_not_what_is_installed(repo: Path, site: Path) -> No
     assert "with its uncommitted changes" in done.stdout
 
 
+def test_the_same_revision_is_no_alarm(repo: Path, site: Path) -> None:
+    done = check(repo, site, "HEAD", "--budget", "20s")
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+
+
+def test_a_revision_that_does_not_work_is_one_line(repo: Path, site: Path) -> None:
+    done = check(repo, site, "HEAD~1")
+    assert done.returncode == 2
+    assert "revision HEAD~1: method 'mine' of mine cannot be imported" in done.stderr
+    assert "half done" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_method_that_the_other_revision_lacks_is_new(repo: Path, site: Path) -> None:
     commit(repo, CODE.format(share=0))
     (repo / "setup.cfg").write_text(SETUP + "    second = mine:Mine\n")
@@ -109,16 +122,3 @@ def test_a_method_that_the_other_revision_lacks_is_new(repo: Path, site: Path) -
     done = run(sys.executable, "-m", "tta_bench.cli.main", *words, cwd=repo, site=site)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "second: is new: the other revision does not have it" in done.stdout
-
-
-def test_the_same_revision_is_no_alarm(repo: Path, site: Path) -> None:
-    done = check(repo, site, "HEAD", "--budget", "20s")
-    assert done.returncode in (0, 3), done.stdout + done.stderr
-
-
-def test_a_revision_that_does_not_work_is_one_line(repo: Path, site: Path) -> None:
-    done = check(repo, site, "HEAD~1")
-    assert done.returncode == 2
-    assert "revision HEAD~1: method 'mine' of mine cannot be imported" in done.stderr
-    assert "half done" in done.stderr
-    assert done.stderr.count("\n") == 1

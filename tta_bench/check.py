@@ -112,9 +112,10 @@ def _try_methods(
 
     def attempt(contender: Contender) -> str:
         batch_size, device = (trial.batch_size, trial.device) if trial else (suite.batch_size, None)
-        method = plan.try_method(contender, model, dataset, batch_size, device)
+        is_slow = trial is not None and trial.device.type == "cpu" and _numbers(model) > MOST_NUMBERS
+        method = plan.try_method(contender, model, dataset, batch_size, device, to_look_at=is_slow)
         told = f"adapts {sum(t.numel() for t in method.adapted_parameters().values()):,} numbers"
-        if trial is not None and trial.device.type == "cpu" and _numbers(model) > MOST_NUMBERS:
+        if is_slow:
             return f"{told}; not tried, {_numbers(model):,} weights are slow on a CPU"
         if trial is None or (method.needs_source and source is None):
             return f"{told}; not tried, its images are not there"

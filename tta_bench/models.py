@@ -36,9 +36,15 @@ class SourceModel:
     interpolation: str = "bicubic"
     crop_pct: float = 0.875
 
-    def fresh(self, device: torch.device, class_mask: Sequence[int] | None = None) -> nn.Module:
-        """A copy on the device that takes images in [0, 1], and gives logits of the mask's classes, in its order."""
-        network = copy.deepcopy(self.network).to(device)
+    def fresh(
+        self, device: torch.device, class_mask: Sequence[int] | None = None, *, to_look_at: bool = False
+    ) -> nn.Module:
+        """A copy on the device that takes images in [0, 1], and gives logits of the mask's classes, in its order.
+
+        One that is only looked at and never adapted shares its weights' memory with this model, where it can.
+        """
+        same = {id(p): nn.Parameter(p.data, p.requires_grad) for p in self.network.parameters()} if to_look_at else {}
+        network = copy.deepcopy(self.network, same).to(device)
         entrance(network).register_forward_pre_hook(Normalise(self.mean, self.std))
         if class_mask is not None:
             keep_classes(network, class_mask)

@@ -203,12 +203,18 @@ _load_once = lru_cache(maxsize=4)(models.load)
 
 
 def try_method(
-    contender: Contender, model: SourceModel, dataset: Dataset, batch_size: int, device: torch.device | None = None
+    contender: Contender,
+    model: SourceModel,
+    dataset: Dataset,
+    batch_size: int,
+    device: torch.device | None = None,
+    *,
+    to_look_at: bool = False,
 ) -> Method:
-    """Build a method on a copy of the model, to see whether it can be."""
+    """Build a method on a copy of the model, to see whether it can be; one to look at must not adapt."""
     return registry.build_method(
         contender.method,
-        model.fresh(device or torch.device("cpu"), dataset.class_mask()),
+        model.fresh(device or torch.device("cpu"), dataset.class_mask(), to_look_at=to_look_at),
         num_classes=dataset.num_classes,
         batch_size=batch_size,
         params=contender.settings,

@@ -174,7 +174,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the quick one where it was built
     """Safe YAML that refuses repeated keys and reads 1e-3 as a number, which YAML 1.1 takes for text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -182,7 +182,8 @@ class _Loader(yaml.SafeLoader):
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.YAMLError(f"key '{key}' appears twice (line {node.start_mark.line + 1} on)")
-        return super().construct_mapping(node, deep)
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
 
 
 _Loader.add_implicit_resolver(

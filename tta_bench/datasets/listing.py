@@ -57,19 +57,18 @@ def some(names: Sequence[str], most: int = 3) -> str:
 
 
 def is_image_name(name: str) -> bool:
-    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
+    return name[-5:].lower().endswith(SUFFIXES) and name[0] != "."
 
 
 def _list_images(folder: Path) -> list[str]:
     with _scan(folder) as entries:
-        names = []
-        for entry in entries:
-            if not is_image_name(entry.name):
-                continue
+        # Most names end like those of ImageNet; a call for each of 750,000 takes half a second.
+        images = [entry for entry in entries if entry.name.endswith(".JPEG") or is_image_name(entry.name)]
+        for entry in images:
             # The kind of an entry comes with the listing; only links cost a look of their own.
             if not entry.is_file(follow_symlinks=False):
                 _refuse_no_file(entry)
-            names.append(entry.name)
+        names = [entry.name for entry in images if entry.name[0] != "."]
     if not names:
         raise UserError(f"class folder {folder} is empty: fill it again or remove it")
     names.sort()
