@@ -104,7 +104,7 @@ def weights_hash(state: Mapping[str, Tensor]) -> str:
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
-        digest.update(memoryview(tensor.reshape(-1).view(_bytes_type()).numpy()))
+        digest.update(tensor.reshape(-1).view(_bytes_type()).numpy().data)
     return digest.hexdigest()[:16]
 
 
