@@ -35,6 +35,8 @@ from tta_bench.runner import run_cell
 
 THREADS = 1
 CPU = torch.device("cpu")
+# Random images are hardly ever reliable, and the same again is redundant: thresholds that keep all let whole steps be timed.
+KEEP_ALL = {"entropy_threshold": 10.0, "redundancy_threshold": 2.0}
 
 
 def vit_tiny() -> tuple[nn.Module, int, Tensor]:
@@ -61,11 +63,9 @@ def _one_thread() -> None:
 @pytest.mark.parametrize("name", installed().names())
 def test_adapt(name: str, model: str, benchmark: BenchmarkFixture) -> None:
     network, classes, batch = MODELS[model]()
-    # Random images are hardly ever reliable: with a threshold above any entropy all are, and the whole step is timed.
-    all_reliable = (
-        {"entropy_threshold": 10.0} if "entropy_threshold" in settings.defaults(installed().load(name)) else {}
-    )
-    method: Method = build_method(name, network, num_classes=classes, batch_size=len(batch), params=all_reliable)
+    known = settings.defaults(installed().load(name))
+    everything = {key: value for key, value in KEEP_ALL.items() if key in known}
+    method: Method = build_method(name, network, num_classes=classes, batch_size=len(batch), params=everything)
     if method.needs_source:
         method.prepare([batch])
     benchmark.extra_info["images"] = len(batch)
