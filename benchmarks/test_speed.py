@@ -35,7 +35,7 @@ from tta_bench.runner import run_cell
 
 THREADS = 1
 CPU = torch.device("cpu")
-# Random images are hardly ever reliable, and the same again is redundant: thresholds that keep all let whole steps be timed.
+# Random images are hardly ever reliable, and the same again is redundant: thresholds that keep all time whole steps.
 KEEP_ALL = {"entropy_threshold": 10.0, "redundancy_threshold": 2.0}
 
 
