@@ -19,7 +19,9 @@ from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.datasets.imagenet import wnids
 
 TAG = "vit_base_patch16_224.augreg_in21k_ft_in1k"
-LIMIT = 10.0  # seconds of a processor, imports and weights included: wall time tells who else is on the machine
+# As a multiple of what importing torch and timm takes in the same minute: more than half of a check's time is theirs.
+# Seconds themselves tell the machine's mood: the same check took 8.3 to 12 s within an hour.
+LIMIT = 1.9
 ATTEMPTS = 3
 
 
@@ -53,19 +55,24 @@ def full(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_full_imagenet_c_is_checked_in_ten_seconds(full: Path) -> None:
-    command = [sys.executable, "-m", "tta_bench.cli.main", "check", "--suite", "imagenet-c-5", "--data-root", full]
-    command += ["--model", f"{TAG}={full / 'vit.safetensors'}", "--device", "cpu"]
-    times = []
+def test_a_full_imagenet_c_is_checked_in_less_than_twice_the_time_of_imports(full: Path) -> None:
+    command: list[object] = [sys.executable, "-m", "tta_bench.cli.main", "check", "--suite", "imagenet-c-5"]
+    command += ["--data-root", full, "--model", f"{TAG}={full / 'vit.safetensors'}", "--device", "cpu"]
+    imports: list[object] = [sys.executable, "-c", "import torch, timm"]
+    own, base = [], []
     for _ in range(ATTEMPTS):
-        wall, processor = time.perf_counter(), processor_seconds()
-        done = subprocess.run(command, capture_output=True, text=True)
-        times.append(processor_seconds() - processor)
-        wall = time.perf_counter() - wall
-        print(f"tta-bench check on 750,000 images: {wall:.1f} s, {times[-1]:.1f} s of a processor")
+        base.append(taken(imports)[1])
+        done, seconds, wall = taken(command)
+        own.append(seconds)
+        print(f"check on 750,000 images: {wall:.1f} s, {seconds:.1f} s of a processor; imports alone {base[-1]:.1f} s")
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.count("1000 classes, 50,000 images, 3 opened") == len(CORRUPTIONS)
         assert done.stdout.count("not tried, 86,567,656 weights are slow on a CPU") == 6
-        if times[-1] < LIMIT:
-            break
-    assert min(times) < LIMIT
+    assert min(own) < LIMIT * min(base)
+
+
+def taken(command: list[object]) -> tuple[subprocess.CompletedProcess[str], float, float]:
+    """A command's outcome, its processor seconds and its wall time."""
+    wall, processor = time.perf_counter(), processor_seconds()
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    return done, processor_seconds() - processor, time.perf_counter() - wall
