@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.folders import make_inspection, make_run, make_sweep
 from tta_bench.cli.main import main
 
 torch.set_num_threads(1)
@@ -46,3 +47,21 @@ def small_suite(tmp_path: Path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(SMALL)
     return path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run's folder, for figures."""
+    return make_run(tmp_path / "run")
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """A sweep's folder, for figures."""
+    return make_sweep(tmp_path / "sweep")
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Path:
+    """An inspection's folder, for figures."""
+    return make_inspection(tmp_path / "seen")

@@ -14,26 +14,11 @@ import numpy as np
 import pytest
 
 from tests.conftest import Cli
-from tests.folders import make_inspection, make_run, make_sweep
+from tests.folders import make_inspection
 from tta_bench.figures import curve, kinds, style
 from tta_bench.store import Store
 
 pytest.importorskip("matplotlib")
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return make_run(tmp_path / "run")
-
-
-@pytest.fixture
-def sweep(tmp_path: Path) -> Path:
-    return make_sweep(tmp_path / "sweep")
-
-
-@pytest.fixture
-def seen(tmp_path: Path) -> Path:
-    return make_inspection(tmp_path / "seen")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.folders import ORDER, make_inspection, make_run, make_sweep, save
+from tests.folders import ORDER, make_inspection, save
 from tests.records import make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.figures import attention, correlation, curve, kinds, pareto, rho, style, tsne
@@ -16,21 +16,6 @@ from tta_bench.inspection import Inspection
 from tta_bench.store import Store
 
 pytest.importorskip("matplotlib")
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return make_run(tmp_path / "run")
-
-
-@pytest.fixture
-def sweep(tmp_path: Path) -> Path:
-    return make_sweep(tmp_path / "sweep")
-
-
-@pytest.fixture
-def seen(tmp_path: Path) -> Path:
-    return make_inspection(tmp_path / "seen")
 
 
 def test_curve_is_the_accuracy_of_all_images_so_far(run: Path) -> None:
