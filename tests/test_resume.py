@@ -50,3 +50,14 @@ def test_a_failed_cell_needs_no_predictions(cli: Cli, small_suite: Path, monkeyp
     _, shown, _ = cli(*command(small_suite, "--limit", 32))
     assert "cut off" not in shown
     assert "were there already" not in shown
+
+
+def test_a_damaged_record_is_told_before_anything_runs(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    words = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "out")
+    assert cli(*words, "--methods", "source")[0] == 0
+    cells = sorted((tmp_path / "out" / "cells").glob("*.json"))
+    cells[0].write_text("{")
+    code, _, err = cli(*words, "--methods", "tent")
+    assert (code, err.count("\n")) == (2, 1)
+    assert cells[0].name in err
+    assert sorted((tmp_path / "out" / "cells").glob("*.json")) == cells, "no cell has run"

@@ -162,6 +162,8 @@ def refuse_unfit(folder: Path, suite: str) -> None:
             raise UserError(f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out")
         if owner is None and any(folder.iterdir()):
             raise UserError(f"output folder {folder} holds other files and no manifest.json: choose another --out")
+        if owner is not None:
+            store.records()  # the closing report reads all: a damaged one is told now, not after the cells have run
     elif folder.exists():
         raise UserError(f"output {folder} is a file, expected a folder: choose another --out")
     there = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())
