@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests import trees
 from tests.conftest import Cli
 from tta_bench import registry
 from tta_bench.datasets.digits_c import DigitsC
@@ -104,3 +105,26 @@ def test_a_method_without_its_source_images_is_not_tried(
     assert (status, shown.count("ERROR"), toy.seen) == (2, 1, [])
     assert "ERROR source images: no clean images" in shown
     assert "not tried" in shown
+
+
+def test_what_the_scenario_reads_is_looked_at(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    status, shown, _ = cli("check", "--suite", small_suite, "--methods", "source", "--scenario", "gradual")
+    assert (status, shown.count("at severity 3")) == (0, 2)
+    trees.imagenet_c(tmp_path, severities=(1, 2, 4, 5))
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "name: mine\nabout: a test\nmodel: none\nbatch_size: 2\ntasks: [fog]\n"
+        "data: {kind: imagenet-c, severity: 5, allow_partial: true}\nmethods: {source: {}}\n"
+    )
+    status, shown, _ = cli("check", "--suite", suite, "--data-root", tmp_path, "--scenario", "gradual")
+    assert status == 2
+    assert "ERROR task fog at severity 3" in shown
+
+
+@pytest.mark.parametrize("verb", ["check", "run"])
+def test_what_contradicts_itself_is_refused_by_both(cli: Cli, small_suite: Path, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "file").touch()
+    status, _, err = cli(verb, "--suite", small_suite, "--cache", tmp_path / "file")
+    assert (status, "file is a file, expected a folder" in err) == (2, True)
+    status, _, err = cli(verb, "--suite", small_suite, "--scenario", "single", "--batch-size", "4")
+    assert (status, "--scenario single has batches of one image, not 4" in err) == (2, True)

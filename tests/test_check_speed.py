@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -19,16 +18,8 @@ from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.datasets.imagenet import wnids
 
 TAG = "vit_base_patch16_224.augreg_in21k_ft_in1k"
-# As a multiple of what importing torch and timm takes in the same minute: more than half of a check's time is theirs.
-# Seconds themselves tell the machine's mood: the same check took 8.3 to 12 s within an hour.
-LIMIT = 1.9
-ATTEMPTS = 3
-
-
-def processor_seconds() -> float:
-    """Of all child processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+LIMIT = 10.0  # seconds of a clock on the wall, of which importing torch and timm takes more than half
+ATTEMPTS = 3  # the machine may be busy in some
 
 
 def hard_links(home: Path, size: tuple[int, int], seed: int) -> None:
@@ -55,24 +46,23 @@ def full(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_full_imagenet_c_is_checked_in_less_than_twice_the_time_of_imports(full: Path) -> None:
+def test_a_full_imagenet_c_is_checked_in_ten_seconds(full: Path) -> None:
     command: list[object] = [sys.executable, "-m", "tta_bench.cli.main", "check", "--suite", "imagenet-c-5"]
     command += ["--data-root", full, "--model", f"{TAG}={full / 'vit.safetensors'}", "--device", "cpu"]
     imports: list[object] = [sys.executable, "-c", "import torch, timm"]
-    own, base = [], []
+    taken = []
     for _ in range(ATTEMPTS):
-        base.append(taken(imports)[1])
-        done, seconds, wall = taken(command)
-        own.append(seconds)
-        print(f"check on 750,000 images: {wall:.1f} s, {seconds:.1f} s of a processor; imports alone {base[-1]:.1f} s")
+        alone, (done, seconds) = timed(imports)[1], timed(command)
+        print(f"check on 750,000 images: {seconds:.1f} s; imports alone {alone:.1f} s")
+        taken.append(seconds)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.count("1000 classes, 50,000 images, 3 opened") == len(CORRUPTIONS)
         assert done.stdout.count("not tried, 86,567,656 weights are slow on a CPU") == 6
-    assert min(own) < LIMIT * min(base)
+    assert min(taken) < LIMIT
 
 
-def taken(command: list[object]) -> tuple[subprocess.CompletedProcess[str], float, float]:
-    """A command's outcome, its processor seconds and its wall time."""
-    wall, processor = time.perf_counter(), processor_seconds()
+def timed(command: list[object]) -> tuple[subprocess.CompletedProcess[str], float]:
+    """A command's outcome, and its seconds."""
+    began = time.perf_counter()
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    return done, processor_seconds() - processor, time.perf_counter() - wall
+    return done, time.perf_counter() - began

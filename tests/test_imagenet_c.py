@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from timm.data.imagenet_info import ImageNetInfo
 
 from tests import trees
-from tta_bench.datasets import open_dataset
+from tta_bench.datasets import listing, open_dataset
 from tta_bench.datasets.imagenet import wnids
 from tta_bench.datasets.listing import complaint
 from tta_bench.errors import UserError
@@ -21,6 +24,7 @@ def test_the_thousand_classes_are_in_the_order_of_logits() -> None:
     assert len(wnids()) == 1000
     assert list(wnids()) == sorted(set(wnids()))
     assert (wnids()[0], wnids()[-1]) == ("n01440764", "n15075141")
+    assert list(wnids()) == list(ImageNetInfo().label_names()), "timm's models have the same"  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -133,3 +137,30 @@ def test_a_full_check_takes_seconds(tmp_path: Path) -> None:
         return time.perf_counter() - start
 
     assert min(once() for _ in range(5)) < 0.1
+
+
+@pytest.mark.parametrize("waits", [0.0, 0.002])
+def test_a_disk_that_makes_us_wait_is_asked_for_several_folders_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: float
+) -> None:
+    names = [f"class{i:03d}" for i in range(120)]
+    for name in names:
+        trees.write(tmp_path / name / "b.jpg", size=(2, 2))
+        trees.write(tmp_path / name / "a.jpg", size=(2, 2))
+    (tmp_path / names[-1] / "a.jpg").unlink()
+    threads: set[int] = set()
+    scandir = os.scandir
+
+    def waiting(folder: Any) -> Any:
+        threads.add(threading.get_ident())
+        time.sleep(waits)
+        return scandir(folder)
+
+    monkeypatch.setattr(listing.os, "scandir", waiting)
+    found = listing.list_classes(tmp_path)
+    assert list(found) == names
+    assert found == {name: ["a.jpg", "b.jpg"] for name in names[:-1]} | {names[-1]: ["b.jpg"]}
+    assert (len(threads) > 1) == (waits > 0)
+    (tmp_path / names[-1] / "b.jpg").unlink()
+    with pytest.raises(UserError, match=f"class folder .*{names[-1]} is empty"):
+        listing.list_classes(tmp_path)

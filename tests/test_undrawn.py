@@ -26,9 +26,12 @@ def test_weights_of_a_file_make_the_network_whole(name: str, tmp_path: Path) -> 
 
 def test_no_random_numbers_are_drawn_for_it() -> None:
     kept = torch.full((3,), 7.0)
+    weight = torch.nn.Parameter(kept.clone())
     with weights._Undrawn():
         torch.nn.init.uniform_(kept)
         torch.nn.init.normal_(kept)
         assert kept.tolist() == [7.0] * 3
+        timm.layers.trunc_normal_(weight, std=0.02)
+        assert weight.tolist() == [7.0] * 3
         assert kept.clone().add_(1).tolist() == [8.0] * 3, "all else goes on as it does"
     assert torch.nn.init.uniform_(kept).max() <= 1

@@ -33,6 +33,12 @@ class Choices:
     def __post_init__(self) -> None:
         if self.imbalance is not None and self.scenario != "label-shift":
             raise UserError(f"--imbalance is of --scenario label-shift, this is {self.scenario}")
+        if self.scenario == "single" and self.batch_size not in (None, 1):
+            raise UserError(
+                f"--scenario single has batches of one image, not {self.batch_size}: leave --batch-size out"
+            )
+        if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
+            raise UserError(f"--cache {self.cache} is a file, expected a folder")
 
 
 def refuse_misnamed(suite: Suite, choices: Choices) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -34,6 +33,7 @@ from tta_bench.datasets.files import decode
 from tta_bench.datasets.listing import list_classes
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.processes import interrupts_held
 from tta_bench.store import write_whole
 
 QUALITY = 85
@@ -183,7 +183,7 @@ def _in_processes(job: Job, images: Sequence[Path], parts: Path, workers: int) -
     # Fresh processes rather than forks: a progress bar's thread may hold a lock at the time.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
-        with _interrupts_held():  # and for good by the workers that start here: they finish what they are at
+        with interrupts_held():  # and for good by the workers that start here: they finish what they are at
             waiting = {pool.submit(_make_chunk, job, chunk, parts) for chunk in islice(chunks, 2 * workers)}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -205,13 +205,3 @@ def _outcomes(future: Future[list[Outcome]]) -> list[Outcome]:
 
 def _make_chunk(job: Job, chunk: Sequence[Path], parts: Path) -> list[Outcome]:
     return [make_one(job, path, parts) for path in chunk]
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """A Ctrl-C in here is not lost: this process gets it at the end. Processes started in here never do."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

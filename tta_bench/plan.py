@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import cast
@@ -22,9 +22,9 @@ from tta_bench.method import Method
 from tta_bench.models import SourceModel
 from tta_bench.precision import refuse_missing_bf16
 from tta_bench.runner import Work
-from tta_bench.scenarios import IMBALANCE, OVER_ALL_TASKS, SEVERITIES, Part, groups, make_stream, spelled
+from tta_bench.scenarios import IMBALANCE, OVER_ALL_TASKS, Part, groups, levels, make_stream, spelled
 from tta_bench.stream import Stream, digest
-from tta_bench.suite import Suite
+from tta_bench.suite import Scenario, Suite
 
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
 
@@ -44,10 +44,6 @@ class Plan:
     def __init__(self, suite: Suite, choices: Choices) -> None:
         self.scenario = choices.scenario
         self.imbalance = IMBALANCE if choices.imbalance is None else choices.imbalance
-        if self.scenario == "single" and choices.batch_size not in (None, 1):
-            raise UserError(
-                f"--scenario single has batches of one image, not {choices.batch_size}: leave --batch-size out"
-            )
         self.suite = replace(
             suite,
             model=choices.model or suite.model,
@@ -63,27 +59,18 @@ class Plan:
         refuse_idle(choices, choices.methods or tuple(suite.methods))
         self.workers, self.cache = choices.workers, choices.cache
         self.on_cache: OnCache = lambda task, done, total: None
-        if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
-            raise UserError(f"--cache {self.cache} is a file, expected a folder")
         dataset = open_dataset(suite.data, suite.tasks, choices.data_root)
-        self._look_at_data(dataset)  # before weights are asked for, which may be a download
+        for _, level, task in levels(self.scenario, suite.tasks, dataset):
+            level.inspect(task)  # what is wrong shows now, and before weights are asked for, which may be a download
         self.models = {task: source_model(task, dataset, suite, choices) for task in suite.tasks}
         self.model: SourceModel = self.models[suite.tasks[0]]
-        if self.scenario in OVER_ALL_TASKS and len({model.name for model in self.models.values()}) > 1:
-            raise UserError(f"--scenario {self.scenario} is one stream, but each task has a source model of its own")
+        refuse_many_models(self.scenario, {model.name for model in self.models.values()})
         self.sources: dict[str, ImageSet] = {}
         self.dataset: Dataset = dataset.sized(self.model.input_size, self.model.interpolation)
         if any(registry.installed().load(contender.method).needs_source for contender in self.contenders):
             self.sources = {task: self.dataset.source_images(task) for task in suite.tasks}
         for contender in self.contenders:
             try_method(contender, self.model, self.dataset, self.suite.batch_size)
-
-    def _look_at_data(self, dataset: Dataset) -> None:
-        """What is wrong with the data shows now, not after an hour."""
-        levels = [dataset.at_severity(s) for s in sorted(set(SEVERITIES))] if self.scenario == "gradual" else []
-        for level in levels or [dataset]:
-            for task in self.suite.tasks:
-                level.inspect(task)
 
     def __len__(self) -> int:
         streams = 1 if self.scenario in OVER_ALL_TASKS else len(self.suite.tasks)
@@ -197,6 +184,12 @@ def source_model(task: str, dataset: Dataset, suite: Suite, choices: Choices) ->
             f"but suite '{suite.name}' has {dataset.model_classes}: choose another --model"
         )
     return model
+
+
+def refuse_many_models(scenario: Scenario, names: Collection[str]) -> None:
+    """One stream over all tasks has one model."""
+    if scenario in OVER_ALL_TASKS and len(names) > 1:
+        raise UserError(f"--scenario {scenario} is one stream, but each task has a source model of its own")
 
 
 _load_once = lru_cache(maxsize=4)(models.load)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.datasets import Dataset
 from tta_bench.images import ImageSet, Joined
 from tta_bench.seeding import permutation, seed_of
 from tta_bench.stream import Stream, digest
@@ -50,6 +51,16 @@ def groups(scenario: Scenario, tasks: Sequence[str], open_task: OpenTask) -> Ite
     else:
         for task in tasks:
             yield [Part(task, open_task(task, None))]
+
+
+def levels(scenario: Scenario, tasks: Sequence[str], dataset: Dataset) -> Iterator[tuple[str, Dataset, str]]:
+    """All data that the scenario reads: a name to tell it by, the dataset at its severity, and the task."""
+    if scenario == "gradual":
+        for severity in sorted(set(SEVERITIES)):
+            level = dataset.at_severity(severity)
+            yield from ((f"{task} at severity {severity}", level, task) for task in tasks)
+    else:
+        yield from ((task, dataset, task) for task in tasks)
 
 
 def make_stream(

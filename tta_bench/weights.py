@@ -144,10 +144,11 @@ class _Undrawn(TorchFunctionMode):
 
     draws: tuple[Any, ...] = (Tensor.uniform_, Tensor.normal_, Tensor.erfinv_)
     draws += (nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_)  # these come before the tensor's own
+    scales: tuple[Any, ...] = (Tensor.mul_, Tensor.add_, Tensor.clamp_)  # what timm does to its draws for a parameter
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        if func in self.draws:
+        if func in self.draws or (func in self.scales and isinstance(args[0], nn.Parameter)):
             return args[0] if args else given["tensor"]
         return func(*args, **given)
 

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
+from tta_bench.processes import meanwhile, without_collector
+
+if TYPE_CHECKING:
+    from tta_bench.choices import Choices
+    from tta_bench.findings import Finding
+    from tta_bench.suite import Suite
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,12 +32,20 @@ def run(args: argparse.Namespace) -> int:
 
     console = options.console()
     chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is answered before torch is imported
-    from tta_bench.check import check
-
-    findings = check(chosen, choices)
+    findings = _look(chosen, choices)
     for finding in findings:
         mark, style = ("ok   ", "green") if finding.ok else ("ERROR", "bold red")
         console.print(f"{mark} {finding.what}: {finding.told}", style=style if not finding.ok else "", markup=False)
     wrong = sum(not finding.ok for finding in findings)
     console.print(f"{wrong} of {len(findings)} checks failed." if wrong else "All is well: `run` may start.")
     return 2 if wrong else 0
+
+
+def _look(suite: Suite, choices: Choices) -> list[Finding]:
+    """All findings. Torch takes seconds to import, and so does listing ImageNet-C: both go on at once."""
+    from tta_bench.findings import in_data
+
+    with without_collector(), nullcontext() if "torch" in sys.modules else meanwhile(in_data, suite, choices) as data:
+        from tta_bench.check import check
+
+        return check(suite, choices, data)

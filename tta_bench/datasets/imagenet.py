@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import complaint, list_classes
@@ -20,10 +20,7 @@ CLEAN_FOLDERS = ("ImageNet-val", "ImageNet/val", "imagenet/val", "ILSVRC2012/val
 @lru_cache(maxsize=1)
 def wnids() -> tuple[str, ...]:
     """The WordNet ids of the 1000 classes in the order of a classifier's logits, which is their sorted order."""
-    from timm.data.imagenet_info import ImageNetInfo  # imports torch
-
-    info: Any = ImageNetInfo()
-    return tuple(info.label_names())
+    return tuple((resources.files("tta_bench.datasets") / "imagenet_wnids.txt").read_text().split())
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,12 +14,30 @@ from tta_bench.errors import UserError
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 
+PROBED = 20  # folders that show how long the disk lets us wait
+LONG_WAIT = 1e-3  # seconds a folder: 15 for the 15,000 of ImageNet-C
+AT_ONCE = 16
+
 Classes = Mapping[str, Sequence[str]]  # class name to its file names; both in sorted order
 
 
 def list_classes(folder: Path) -> dict[str, list[str]]:
-    """The images of each class folder in `folder`; other files are passed over."""
-    return {name: _list_images(folder / name) for name in list_folders(folder)}
+    """The images of each class folder in `folder`; other files are passed over.
+
+    A network disk lets us wait for every folder, so there several are asked at once. On a quick disk threads would
+    only take turns with each other, and need twice as long.
+    """
+    names = list_folders(folder)
+    began, computed = time.perf_counter(), time.thread_time()
+    listed = [_list_images(f"{folder}/{name}") for name in names[:PROBED]]
+    waited = time.perf_counter() - began - (time.thread_time() - computed)
+    rest = [f"{folder}/{name}" for name in names[PROBED:]]
+    if waited > PROBED * LONG_WAIT:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            listed += pool.map(_list_images, rest)
+    else:
+        listed += map(_list_images, rest)
+    return dict(zip(names, listed, strict=True))
 
 
 def list_folders(folder: Path) -> list[str]:
@@ -60,7 +80,7 @@ def is_image_name(name: str) -> bool:
     return name[-5:].lower().endswith(SUFFIXES) and name[0] != "."
 
 
-def _list_images(folder: Path) -> list[str]:
+def _list_images(folder: str) -> list[str]:
     with _scan(folder) as entries:
         # Most names end like those of ImageNet; a call for each of 750,000 takes half a second.
         images = [entry for entry in entries if entry.name.endswith(".JPEG") or is_image_name(entry.name)]
@@ -92,7 +112,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 @contextmanager
-def _scan(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+def _scan(folder: Path | str) -> Iterator[Iterator[os.DirEntry[str]]]:
     try:
         with os.scandir(folder) as entries:
             yield entries

@@ -1,0 +1,110 @@
+"""Work in another process meanwhile: its result, its death, and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import trees
+from tta_bench.processes import interrupts_held, meanwhile, without_collector
+
+
+def who() -> int:
+    return os.getpid()
+
+
+def die(parent: int) -> str:
+    if os.getpid() != parent:
+        os._exit(1)
+    return "done here"
+
+
+def wait_for(file: Path) -> None:
+    file.write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_it_is_done_elsewhere() -> None:
+    with meanwhile(who) as result:
+        assert result() not in (0, os.getpid())
+
+
+def test_it_is_done_here_if_the_other_process_died() -> None:
+    with meanwhile(die, os.getpid()) as result:
+        assert result() == "done here"
+
+
+def test_work_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
+    note = tmp_path / "process"
+
+    def interrupted() -> None:
+        with meanwhile(wait_for, note):
+            while not note.exists() or not note.read_text():
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not is_alive(int(note.read_text()))
+
+
+def test_an_interrupt_that_was_held_comes_afterwards() -> None:
+    passed = []
+
+    def interrupted() -> None:
+        with interrupts_held():
+            os.kill(os.getpid(), signal.SIGINT)
+            passed.append("within")
+        time.sleep(1)
+        passed.append("after")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` leaves it ignored
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert passed == ["within"]
+
+
+def test_the_collector_is_left_as_it_was() -> None:
+    import gc
+
+    with without_collector():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_check_finds_the_same_when_it_looks_at_data_meanwhile(tmp_path: Path) -> None:
+    """As a user starts it: torch is not imported yet, so the data are listed by another process."""
+    trees.imagenet_c(tmp_path, ("fog", "snow"))
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "name: mine\nabout: a test\nmodel: none\nbatch_size: 2\ntasks: [fog, frost, snow]\n"
+        "data: {kind: imagenet-c, severity: 5, allow_partial: true}\nmethods: {source: {}}\n"
+    )
+    words = ["check", "--suite", suite, "--data-root", tmp_path, "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tta_bench.cli.main", *map(str, words)], capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line[:5] for line in lines if " task " in line] == ["ok   ", "ERROR", "ok   "]
+    assert "ok    task fog: 3 classes, 6 images, 3 opened" in done.stdout
+    assert "frost/5 is missing" in " ".join(done.stdout.split())
+    assert lines[-1] == "2 of 8 checks failed."
+    assert done.stderr == ""
