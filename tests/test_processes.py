@@ -25,6 +25,10 @@ def die(parent: int) -> str:
     return "done here"
 
 
+def blocked() -> bool:
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def wait_for(file: Path) -> None:
     file.write_text(str(os.getpid()))
     time.sleep(600)
@@ -60,6 +64,17 @@ def test_work_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert not is_alive(int(note.read_text()))
+
+
+def test_ctrl_c_is_not_for_the_other_process() -> None:
+    """The first process of a program: multiprocessing then starts a helper of its own, which must change nothing."""
+    program = (
+        "from tta_bench.processes import meanwhile\n"
+        "from tests.test_processes import blocked\n"
+        "with meanwhile(blocked) as result: print(result())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "True", done.stderr
 
 
 def test_an_interrupt_that_was_held_comes_afterwards() -> None:

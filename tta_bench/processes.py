@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.resource_tracker import ensure_running
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -17,6 +18,7 @@ T = TypeVar("T")
 @contextmanager
 def interrupts_held() -> Iterator[None]:
     """A Ctrl-C in here is not lost: this process gets it at the end. Processes started in here never do."""
+    ensure_running()  # multiprocessing would start its tracker with the first process, and let signals through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
