@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,21 @@ def test_ctrl_c_says_what_is_kept(cli: Cli, small_suite: Path, tmp_path: Path, m
     assert status == 0
     assert "[3/4]" in shown
     assert "[2/4]" not in shown
+
+
+def test_a_scheduler_that_ends_the_job_loses_nothing(small_suite: Path, tmp_path: Path) -> None:
+    words = ["run", "--suite", small_suite, "--out", tmp_path / "run", "--workers", "1"]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "tta_bench.cli.main", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "run").glob("cells/*.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(command.pid, signal.SIGTERM)
+    shown, err = command.communicate(timeout=60)
+    assert (command.returncode, err) == (130, ""), shown
+    assert "cells are kept in" in " ".join(shown.split())
 
 
 def test_a_failed_cell_shows_in_report_and_status(

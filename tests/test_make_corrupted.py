@@ -173,8 +173,9 @@ def test_an_interrupt_in_the_middle_of_a_file_leaves_none_of_it(
     assert set(files(tmp_path / "c")) == {"make-corrupted.json"}
 
 
-def test_ctrl_c_stops_all_processes(tmp_path: Path) -> None:
-    """The real thing: a terminal sends the signal to the command and to its workers."""
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_a_scheduler_stop_all_processes(tmp_path: Path, by: signal.Signals) -> None:
+    """The real thing: a terminal sends the signal to the command and to its workers, and so does a scheduler."""
     for i in range(200):
         (tmp_path / "val" / "n01").mkdir(parents=True, exist_ok=True)
         (tmp_path / "val" / "n01" / f"{i}.JPEG").write_bytes(b"")
@@ -191,7 +192,7 @@ def test_ctrl_c_stops_all_processes(tmp_path: Path) -> None:
     deadline = time.monotonic() + 30
     while not list((tmp_path / "c").rglob("*/n01/*.JPEG")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.killpg(command.pid, signal.SIGINT)
+    os.killpg(command.pid, by)
     shown, err = command.communicate(timeout=120)
     assert (command.returncode, err) == (130, "")
     assert "Run the same command again to go on." in shown

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tta_bench.errors import UserError
+from tta_bench.timing.sides import Child
+
 SETUP = """
 [metadata]
 name = mine
@@ -106,6 +109,19 @@ def test_a_revision_that_does_not_work_is_one_line(repo: Path, site: Path) -> No
     assert "revision HEAD~1: method 'mine' of mine cannot be imported" in done.stderr
     assert "half done" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_revision_older_than_timing_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "old" / "tta_bench").mkdir(parents=True)
+    (tmp_path / "old" / "tta_bench" / "__init__.py").touch()
+    child = Child(tmp_path / "workload.pt", tmp_path / "old", dict(os.environ), "revision v0")
+    try:
+        with pytest.raises(
+            UserError, match=r"revision v0 cannot be timed, it is older than timing itself \(ImportError"
+        ):
+            child.counts("tent")
+    finally:
+        child.close()
 
 
 def test_a_method_that_the_other_revision_lacks_is_new(repo: Path, site: Path) -> None:

@@ -1,14 +1,16 @@
-"""Quick starts: work in another process meanwhile, with Ctrl-C left to the one that the user started."""
+"""Signals, and work in another process meanwhile: Ctrl-C is for the process that the user started."""
 
 from __future__ import annotations
 
 import gc
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.resource_tracker import ensure_running
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -24,6 +26,23 @@ def interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM, by which a cluster's scheduler ends a job, tidies up and says how to go on, as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be caught
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from tta_bench.cli import (
     tune,
 )
 from tta_bench.errors import UserError
+from tta_bench.processes import terminated_as_interrupted
 
 EXAMPLES = """\
 examples:
@@ -84,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     args.command = ["tta-bench", *arguments]
     try:
-        status: int = args.action(args)
+        with terminated_as_interrupted():
+            status: int = args.action(args)
     except UserError as error:
         print(f"tta-bench: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

@@ -84,7 +84,7 @@ class Child:
 
     def close(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()  # closes the pipes, too
         self._log.close()
 
     def _ask(self, label: str, number: int | None) -> Any:
@@ -99,6 +99,8 @@ class Child:
         if not line:
             self._log.seek(0)
             last = self._log.read().strip().splitlines()[-1:] or ["no message"]
+            if last[0].startswith(("ImportError", "ModuleNotFoundError")):
+                raise UserError(f"{self.name} cannot be timed, it is older than timing itself ({last[0]})")
             raise UserError(f"{self.name} cannot run '{label}': {last[0]}")
         found = json.loads(line)
         if isinstance(found, dict) and "error" in found:
