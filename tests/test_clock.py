@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from tta_bench.clock import EventWatch, Stopwatch, step_watch
+from tta_bench.environment import pick_device
+from tta_bench.errors import UserError
 
 
 class FakeGpu:
@@ -33,7 +35,8 @@ class FakeEvent:
     def __init__(self, gpu: FakeGpu) -> None:
         self.gpu = gpu
 
-    def record(self) -> None:
+    def record(self, stream: object) -> None:
+        assert stream == "stream of cuda:1"
         self.at = max(self.gpu.host, self.gpu.busy_until)
         self.gpu.log.append("record")
 
@@ -49,11 +52,12 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu()
     monkeypatch.setattr(torch.cuda, "synchronize", fake.synchronize)
     monkeypatch.setattr(torch.cuda, "Event", fake.event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: f"stream of {device}")
     monkeypatch.setattr("time.perf_counter", lambda: fake.host)
     return fake
 
 
-CUDA = torch.device("cuda")
+CUDA = torch.device("cuda:1")  # not the current one
 
 
 @pytest.mark.parametrize("watch", [Stopwatch(CUDA), EventWatch(CUDA)])
@@ -89,6 +93,18 @@ def test_a_gpu_is_synchronised_at_both_ends(kind: str, monkeypatch: pytest.Monke
     with Stopwatch(torch.device(kind)):
         calls.append("work")
     assert calls == [kind, "work", kind]
+
+
+def test_the_chosen_gpu_is_the_current_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for name in ("cuda", "cuda:1", "cpu"):
+        pick_device(name)
+    assert chosen == [torch.device("cuda:1")]
+    with pytest.raises(UserError, match="device 'cuda:2' is not there: this machine has cpu, cuda:0, cuda:1"):
+        pick_device("cuda:2")
 
 
 def test_every_device_has_its_clock() -> None:

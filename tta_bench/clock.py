@@ -37,11 +37,11 @@ class EventWatch(Stopwatch):
         synchronise(self.device)  # an earlier step's kernels are not this one's
         self._from: Any = torch.cuda.Event(enable_timing=True)
         self._to: Any = torch.cuda.Event(enable_timing=True)
-        self._from.record()
+        self._from.record(torch.cuda.current_stream(self.device))  # bare, it would be the first GPU's
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._to.record()
+        self._to.record(torch.cuda.current_stream(self.device))
         self._to.synchronize()
         self.laps.append(self._from.elapsed_time(self._to) / 1e3)
 

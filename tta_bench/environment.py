@@ -36,6 +36,8 @@ def pick_device(name: str) -> torch.device:
         raise UserError(f"device '{name}' is not supported: expected auto, cpu, cuda, cuda:N or mps")
     if not there[device.type]:
         raise UserError(f"device '{name}' is not there: this machine has {_devices()}")
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # a method's own `.cuda()` means this one, not the first
     return device
 
 
