@@ -46,6 +46,7 @@ class Tent(Method):
         self.lr = published_lr(model, batch_size) if lr is None else lr
         self.momentum = momentum
         self.steps = steps
+        self.score_point = "post-update" if steps > 1 else "pre-update"  # earlier steps on the same batch count
         self._adapted = norm_parameters(model)
         set_up(model, list(self._adapted.values()))
         self._passes = Passes(model)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,48 @@ def test_amp_and_compile_make_other_cells_with_marked_rows() -> None:
 def test_an_unknown_precision_is_refused(cli: Cli) -> None:
     status, _, err = cli("run", "--amp", "fp8")
     assert (status, "invalid choice" in err) == (2, True)
+
+
+def test_under_amp_a_pass_sees_the_weights_of_its_own_time() -> None:
+    """A cached cast would show a method's second pass the weights from before its update."""
+    with precision.autocast(torch.device("cpu"), "bf16"):
+        assert torch.is_autocast_enabled("cpu")
+        assert not torch.is_autocast_cache_enabled()
+
+
+def test_an_old_gpu_that_only_pretends_bf16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "V100")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
+    with pytest.raises(UserError, match="V100 has no bf16"):
+        precision.refuse_missing_bf16(torch.device("cuda:1"))
+
+
+@pytest.mark.filterwarnings("default")  # the compiler warns about its own future
+@pytest.mark.parametrize("name", ["tent", "dpal"])
+def test_a_model_is_compiled_once_and_stays_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the second cell of a process: the compiler gives up on code that it had to compile too often."""
+    graphs: list[int] = []
+
+    def counting(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        graphs.append(len(inputs))
+        return graph.forward
+
+    real = torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(real, backend=counting))
+    for _ in range(2):
+        model = VisionTransformer(img_size=16, patch_size=8, num_classes=10, embed_dim=16, depth=2, num_heads=2)
+        model = precision.compiled(model)
+        method = build_method(name, model, num_classes=10, batch_size=8)
+        made = []
+        with CostCounter(model) as cost:
+            for batch in torch.rand(14, 8, 3, 16, 16, generator=torch.Generator().manual_seed(1)):
+                graphs.clear()
+                method.adapt(batch)
+                made.append(len(graphs))
+        assert made[0] > 0
+        assert sum(made[3:]) == 0, made
+        assert cost.sample_forwards >= 14 * 8
 
 
 @pytest.mark.slow

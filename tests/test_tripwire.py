@@ -9,8 +9,11 @@ import pytest
 
 from tests.conftest import SMALL, Cli
 from tta_bench import published, tripwire
+from tta_bench.choices import Choices
 from tta_bench.corruptions import CORRUPTIONS
+from tta_bench.plan import Plan
 from tta_bench.published import Published, accuracies, paper_task
+from tta_bench.suite import Scenario, load
 
 HALF = (0.5, 0.5, 0.5)
 
@@ -58,3 +61,16 @@ def test_a_run_warns_and_the_report_remembers(cli: Cli, tmp_path: Path, monkeypa
     _, reported, _ = cli("report", tmp_path / "run")
     assert "the paper 99.9 %" in " ".join(reported.split())
     assert published.accuracies("imagenet-c-5")["source", "contrast"].accuracy == 31.8
+
+
+@pytest.mark.parametrize(
+    ("scenario", "warns"),
+    [("single", True), ("continual", True), ("gradual", False), ("label-shift", False), ("mixed", False)],
+)
+def test_only_a_fair_draw_from_the_task_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, warns: bool
+) -> None:
+    monkeypatch.setattr(tripwire, "accuracies", lambda table: {("source", "contrast"): Published(99.9, None, "")})
+    (tmp_path / "small.yaml").write_text(SMALL + "paper: imagenet-c-5\n")
+    plan = Plan(load(str(tmp_path / "small.yaml")), Choices(methods=("source",), scenario=scenario, device="cpu"))
+    assert (tripwire.suspicion(plan) is not None) == warns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -41,9 +42,12 @@ class CostCounter:
         for handle in self._handles:
             handle.remove()
 
+    # In a compiled model both stay outside its graphs: a count inside is a constant, and each new one a new graph.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _on_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         self.sample_forwards += len(args[0])
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _on_features(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         features = args[0]
         if features.requires_grad:

@@ -6,14 +6,11 @@ import subprocess
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Literal
 
 import torch
 from torch import nn
 
 from tta_bench.errors import UserError
-
-Amp = Literal["bf16"]
 
 _PROBE = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); (a @ a).sum().item()"
 
@@ -22,13 +19,17 @@ def autocast(device: torch.device, amp: str | None) -> AbstractContextManager[ob
     """The context in which `adapt` runs."""
     if amp is None:
         return nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+    # With its cache, a weight that a method changes between two passes of a step would keep its old cast.
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
 
 
 def refuse_missing_bf16(device: torch.device) -> None:
     """Say so if this device cannot multiply in bf16, instead of dying in the middle of a run."""
-    if device.type == "cuda" and not torch.cuda.is_bf16_supported():
-        raise UserError(f"--amp bf16: {torch.cuda.get_device_name(device)} has no bf16: leave --amp out")
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            there = torch.cuda.is_bf16_supported(including_emulation=False)
+        if not there:
+            raise UserError(f"--amp bf16: {torch.cuda.get_device_name(device)} has no bf16: leave --amp out")
     if device.type == "cpu" and _cpu_dies_in_bf16():
         raise UserError(
             "--amp bf16: bf16 products crash on this CPU (it announces instructions that it cannot run): "
@@ -46,6 +47,7 @@ def compiled(model: nn.Module) -> nn.Module:
     """The same module with its forward compiled; methods that hook into it are still seen."""
     import torch._dynamo
 
+    torch._dynamo.reset()  # or the graphs of earlier cells count as recompilations, of which there is a limit
     # Without these guards, hooks that a method adds later (DPAL's tokens, cost counters) would be ignored.
     torch._dynamo.config.skip_nnmodule_hook_guards = False
     model.compile(dynamic=True)
