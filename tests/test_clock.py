@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -16,6 +18,7 @@ class FakeGpu:
     def __init__(self) -> None:
         self.host = 0.0  # seconds
         self.busy_until = 0.0
+        self.copying_until = 0.0
         self.log: list[str] = []
 
     def kernel(self, seconds: float) -> None:
@@ -23,20 +26,35 @@ class FakeGpu:
         self.log.append("kernel")
 
     def synchronize(self, device: object = None) -> None:
-        self.host = max(self.host, self.busy_until)
+        self.host = max(self.host, self.busy_until, self.copying_until)
         self.log.append("synchronize")
+
+    def stream(self, device: object = None) -> FakeStream:
+        assert device == CUDA
+        return FakeStream(self)
 
     def event(self, enable_timing: bool = False) -> FakeEvent:
         assert enable_timing
         return FakeEvent(self)
 
 
+class FakeStream:
+    """The one that kernels are queued on; copies have another."""
+
+    def __init__(self, gpu: FakeGpu) -> None:
+        self.gpu = gpu
+
+    def synchronize(self) -> None:
+        self.gpu.host = max(self.gpu.host, self.gpu.busy_until)
+        self.gpu.log.append("synchronize stream")
+
+
 class FakeEvent:
     def __init__(self, gpu: FakeGpu) -> None:
         self.gpu = gpu
 
-    def record(self, stream: object) -> None:
-        assert stream == "stream of cuda:1"
+    def record(self, stream: FakeStream) -> None:
+        assert isinstance(stream, FakeStream)
         self.at = max(self.gpu.host, self.gpu.busy_until)
         self.gpu.log.append("record")
 
@@ -52,7 +70,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu()
     monkeypatch.setattr(torch.cuda, "synchronize", fake.synchronize)
     monkeypatch.setattr(torch.cuda, "Event", fake.event)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: f"stream of {device}")
+    monkeypatch.setattr(torch.cuda, "current_stream", fake.stream)
     monkeypatch.setattr("time.perf_counter", lambda: fake.host)
     return fake
 
@@ -82,14 +100,25 @@ def test_events_see_the_gaps_that_a_waiting_host_leaves(gpu: FakeGpu) -> None:
 def test_the_device_is_synchronised_before_the_first_event(gpu: FakeGpu) -> None:
     with EventWatch(CUDA):
         gpu.kernel(0.1)
-    assert gpu.log == ["synchronize", "record", "kernel", "record"]
+    assert gpu.log == ["synchronize stream", "record", "kernel", "record"]
+
+
+@pytest.mark.parametrize("watch", [Stopwatch(CUDA), EventWatch(CUDA)])
+def test_the_next_batch_may_arrive_while_this_one_is_worked_on(watch: Stopwatch, gpu: FakeGpu) -> None:
+    gpu.copying_until = 0.4
+    with watch:
+        gpu.kernel(0.5)
+    assert watch.laps == [pytest.approx(0.5)]
 
 
 @pytest.mark.parametrize("kind", ["cuda", "mps"])
-def test_a_gpu_is_synchronised_at_both_ends(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_is_waited_for_at_both_ends(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: calls.append("cuda"))
     monkeypatch.setattr(torch.mps, "synchronize", lambda: calls.append("mps"))
+    monkeypatch.setattr(
+        torch.cuda, "current_stream", lambda device: SimpleNamespace(synchronize=lambda: calls.append("cuda"))
+    )
     with Stopwatch(torch.device(kind)):
         calls.append("work")
     assert calls == [kind, "work", kind]

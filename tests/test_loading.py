@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -218,6 +218,40 @@ def test_a_batch_that_is_kept_stays_as_it_is(workers: int) -> None:
 def test_copied_ahead_to_a_gpu(workers: int) -> None:
     found = list(batches(Drawn(21), plan(21), torch.device("cuda"), workers=workers))
     assert torch.equal(torch.cat(found)[:, 0, 0, 0].cpu(), torch.arange(21) / 255)
+
+
+def test_the_copy_of_the_next_batch_is_begun_before_the_work_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a GPU that only writes down what it is asked for, in which order."""
+    log: list[str] = []
+
+    class Stream:
+        def __init__(self, device: torch.device) -> None:
+            self.copies = 0
+
+        def record_event(self) -> str:
+            self.copies += 1
+            log.append(f"copy {self.copies}")
+            return f"copy {self.copies}"
+
+        def wait_event(self, event: str) -> None:
+            log.append(f"wait for {event}")
+
+        def synchronize(self) -> None:
+            log.append("floats")
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device, non_blocking: self)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
+    for i, batch in enumerate(batches(Drawn(12), plan(12), torch.device("cuda"))):
+        assert torch.equal(batch[:, 0, 0, 0], torch.arange(4 * i, 4 * i + 4) / 255)
+        log.append(f"work {i + 1}")
+    first = ["copy 1", "copy 2", "wait for copy 1", "floats", "work 1"]
+    assert log == [*first, "copy 3", "wait for copy 2", "floats", "work 2", "wait for copy 3", "floats", "work 3"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")

@@ -9,14 +9,18 @@ import torch
 
 
 class Stopwatch:
-    """Wall time of work on a device; a GPU is synchronised at both ends, so queued kernels are counted."""
+    """Wall time of work on a device.
+
+    It begins when the work before is done, though the next batch may still be on its way to a GPU, and ends when all is
+    done that a GPU was asked for, on whatever stream.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.laps: list[float] = []
 
     def __enter__(self) -> Stopwatch:
-        synchronise(self.device)
+        finish_work(self.device)
         self._start = time.perf_counter()
         return self
 
@@ -34,7 +38,7 @@ class EventWatch(Stopwatch):
     kernels are."""
 
     def __enter__(self) -> EventWatch:
-        synchronise(self.device)  # an earlier step's kernels are not this one's
+        finish_work(self.device)  # an earlier step's kernels are not this one's
         self._from: Any = torch.cuda.Event(enable_timing=True)
         self._to: Any = torch.cuda.Event(enable_timing=True)
         self._from.record(torch.cuda.current_stream(self.device))  # bare, it would be the first GPU's
@@ -49,6 +53,14 @@ class EventWatch(Stopwatch):
 def step_watch(device: torch.device) -> Stopwatch:
     """The finest clock for a single step on a device."""
     return EventWatch(device) if device.type == "cuda" else Stopwatch(device)
+
+
+def finish_work(device: torch.device) -> None:
+    """Wait for what the device was asked for on the stream of work; other streams may go on."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+    else:
+        synchronise(device)
 
 
 def synchronise(device: torch.device) -> None:

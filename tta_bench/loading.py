@@ -164,22 +164,25 @@ def _leave_interrupts_to_the_parent(worker: int) -> None:
 def _copied_ahead(host: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
     """Copies the next batch to the GPU on a stream of its own while the current one is worked on."""
     copying = torch.cuda.Stream(device)
-    ahead: Tensor | None = None
+    ahead: tuple[Tensor, torch.cuda.Event] | None = None
     for batch in host:
         with torch.cuda.stream(copying):
-            copied = batch.pin_memory().to(device, non_blocking=True)
+            copied = batch.pin_memory().to(device, non_blocking=True), copying.record_event()
         if ahead is not None:
-            yield _arrived(ahead, copying, device)
+            yield _arrived(*ahead, device)
         ahead = copied
     if ahead is not None:
-        yield _arrived(ahead, copying, device)
+        yield _arrived(*ahead, device)
 
 
-def _arrived(batch: Tensor, copying: torch.cuda.Stream, device: torch.device) -> Tensor:
+def _arrived(batch: Tensor, copied: torch.cuda.Event, device: torch.device) -> Tensor:
+    """The batch as floats, when they are there: waiting for them is reading, not adapting."""
     working = torch.cuda.current_stream(device)
-    working.wait_stream(copying)
+    working.wait_event(copied)  # not for the whole stream: the next batch is on its way there
     batch.record_stream(working)  # its memory is not given away before this stream has read it
-    return _floats(batch)
+    floats = _floats(batch)
+    working.synchronize()
+    return floats
 
 
 def _floats(batch: Tensor) -> Tensor:

@@ -48,11 +48,15 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
     """Run a cell to its end. Whatever the method raises comes through; bad logits are a CellFailed."""
     cell, device = work.cell, work.device
     memory.start(device)
-    building, preparing, reading, adapting = (Stopwatch(device) for _ in range(4))
+    building, preparing, adapting = (Stopwatch(device) for _ in range(3))
+    reading = Stopwatch(torch.device("cpu"))  # on a GPU, the copy of the next batch goes on meanwhile
     with building:
         model, method = build(work)
     with CostCounter(model) as prepared, preparing:
         prepare(work, method)
+    prepare_memory = memory.peak(device)
+    if method.needs_source:
+        memory.start(device)  # what is learned from source images once is not what adapting takes
 
     scores = Scores(work.stream.images.labels, work.num_classes)
     plan = list(work.stream.batches(cell.batch_size))
@@ -95,7 +99,7 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
         sample_backwards=cost.sample_backwards,
         prepare_forwards=prepared.sample_forwards,
         prepare_backwards=prepared.sample_backwards,
-        memory=memory.peak(device),
+        memory={**memory.peak(device), "prepare_bytes": prepare_memory["bytes"]},
         environment=environment.describe(device),
         finished_at=now(),
     )
