@@ -1,18 +1,27 @@
 """tta-bench: a fair benchmark harness for test-time adaptation.
 
-Importing this package does not import torch: `--help` and reports stay quick.
+Importing this package imports neither torch nor pandas: `--help` and reports stay quick.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tta_bench.method import Method
+    from tta_bench.notebook import frame, predictions
     from tta_bench.registry import build_method
 
-__all__ = ["Method", "__version__", "build_method"]
+__all__ = ["Method", "__version__", "build_method", "frame", "predictions"]
+
+_HOME = {
+    "Method": "tta_bench.method",
+    "build_method": "tta_bench.registry",
+    "frame": "tta_bench.notebook",
+    "predictions": "tta_bench.notebook",
+}
 
 try:
     __version__ = version("tta-bench")
@@ -21,12 +30,10 @@ except PackageNotFoundError:  # a checkout that is not installed
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Method":
-        from tta_bench.method import Method
-
-        return Method
-    if name == "build_method":
-        from tta_bench.registry import build_method
-
-        return build_method
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'tta_bench' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # a notebook completes what is not imported yet

@@ -1,0 +1,182 @@
+"""Runs as pandas frames: one row per cell and task, the tables' labels and numbers, and neither torch nor surprises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tta_bench
+from tests.conftest import Cli
+from tests.folders import ORDER, save
+from tests.records import make_failure, make_record
+from tta_bench.errors import UserError
+from tta_bench.record import Record
+from tta_bench.store import Store
+
+
+def filled(folder: Path, records: Sequence[Record]) -> Path:
+    store = Store.create(folder, "s")
+    for record in records:
+        store.save(record, None)
+    return folder
+
+
+def test_one_row_per_cell(run: Path) -> None:
+    found = tta_bench.frame(run)
+    assert list(found["method"]) == ["source", "source", "better", "better"]
+    assert list(found["task"]) == ["fog", "snow"] * 2
+    fog = found[(found["method"] == "better") & (found["task"] == "fog")].iloc[0]
+    expected = {
+        "suite": "s", "scenario": "normal", "seed": 0, "plugin": "better", "status": "done",
+        "accuracy": 75.0, "top5": 95.0, "ece": 0.1, "images": 100, "ms_per_image": 3.0, "forwards_per_image": 2.0,
+        "backwards_per_image": 0.5, "resets": 1, "peak_mib": 1024.0, "scored": "pre-update", "model": "m",
+        "weights": "w", "batch_size": 10, "device": "cpu", "device_name": "chip", "threads": 2,
+    }  # fmt: skip
+    assert {key: fog[key] for key in expected} == pytest.approx(expected)
+    assert fog["settings"] == {}
+    assert fog["seconds"] == pytest.approx(0.03 * 19)
+    assert fog["finished_at"] == pd.Timestamp("2026-01-01", tz="UTC")
+    assert (run / "cells" / f"{fog['cell']}.json").is_file()
+    assert found[["severity", "limit"]].isna().all(axis=None)
+
+
+def test_a_failed_cell_has_its_reason_and_no_numbers(tmp_path: Path) -> None:
+    there = filled(tmp_path / "run", [make_record("a"), make_failure("b", "NaN logits")])
+    found = tta_bench.frame(there).set_index("method")
+    assert found.loc["b", ["status", "reason"]].tolist() == ["failed", "NaN logits"]
+    numbers = ["accuracy", "top5", "ece", "seconds", "ms_per_image", "forwards_per_image", "resets", "peak_mib"]
+    assert found.loc["b", numbers].isna().all()
+    assert found["accuracy"].mean() == 50.0  # of the other alone
+    alone = tta_bench.frame(filled(tmp_path / "failed", [make_failure("b", "NaN logits")]))
+    assert (len(alone), alone["accuracy"].dtype) == (1, np.float64)
+
+
+def test_a_stream_over_several_tasks_has_a_row_for_each(tmp_path: Path) -> None:
+    record = make_record("m", tasks=("fog", "snow"), scenario="continual", data={"kind": "k", "severity": 3})
+    found = tta_bench.frame(filled(tmp_path / "run", [replace(record, task_top1={"fog": 0.25, "snow": 0.75})]))
+    assert dict(zip(found["task"], found["accuracy"], strict=True)) == {"fog": 25.0, "snow": 75.0}
+    assert found[["top5", "ece"]].isna().all(axis=None), "these are known for the whole stream only"
+    assert list(found["severity"]) == [3, 3]
+    assert found["cell"].nunique() == 1
+
+
+def test_a_gradual_stream_has_no_one_severity(tmp_path: Path) -> None:
+    record = make_record("m", scenario="gradual", data={"kind": "k", "severity": 5})
+    assert tta_bench.frame(filled(tmp_path / "run", [record]))["severity"].isna().all()
+
+
+def test_rows_are_told_apart_as_in_tables(sweep: Path, tmp_path: Path) -> None:
+    settings = [make_record("tent", top1, settings={"lr": lr}) for lr, top1 in ((0.1, 0.5), (0.2, 0.6))]
+    found = tta_bench.frame(filled(tmp_path / "run", settings))
+    assert dict(zip(found["method"], found["accuracy"], strict=True)) == {"tent (lr=0.1)": 50.0, "tent (lr=0.2)": 60.0}
+    assert sorted(found["settings"].str["lr"]) == [0.1, 0.2]
+    assert set(tta_bench.frame(sweep)["plugin"]) == {"source", "m"}
+
+
+def test_results_of_changed_code_are_left_out_and_told(tmp_path: Path) -> None:
+    old = make_record("mine", 0.1, method_code="old")
+    new = replace(make_record("mine", 0.9, method_code="new"), finished_at="2026-01-02T00:00:00+00:00")
+    found = tta_bench.frame(filled(tmp_path / "run", [old, new]))
+    assert list(found["accuracy"]) == [90.0]
+    assert found.attrs["notes"] == ["1 older records of since changed code or data are left out."]
+
+
+def test_what_a_table_shows_apart_is_all_in_one_frame(tmp_path: Path) -> None:
+    records = [make_record("m", batch_size=10), make_record("m", batch_size=20), make_record("m", limit=7)]
+    records += [make_record("m", model="other", weights="v"), make_record("m", scenario="mixed")]
+    found = tta_bench.frame(filled(tmp_path / "run", records))
+    assert len(found) == 5
+    assert found["limit"].dropna().tolist() == [7]
+    assert any("NOT REPORTABLE" in note for note in found.attrs["notes"])
+
+
+def test_several_folders_count_a_cell_once(run: Path, tmp_path: Path) -> None:
+    other = filled(tmp_path / "other", [make_record("source", seed=1), make_record("source", 0.5, task="snow")])
+    found = tta_bench.frame(run, str(other))
+    assert len(found) == 5
+    assert set(found["seed"]) == {0, 1}
+
+
+def test_predictions_are_one_row_per_image(run: Path) -> None:
+    found = tta_bench.predictions(run)
+    assert list(found.columns) == [
+        "suite", "scenario", "task", "seed", "method", "cell",
+        "batch", "image", "label", "prediction", "correct", "in_top5", "confidence", "entropy",
+    ]  # fmt: skip
+    assert len(found) == 400
+    share = found.groupby(["method", "task"], observed=True)["correct"].mean()
+    assert share.loc["better", "fog"] == 0.75
+    assert share.loc["source", "snow"] == 0.5
+    first = found[found["cell"] == found["cell"].iloc[0]]
+    assert first["image"].tolist() == ORDER.tolist()
+    assert first["batch"].tolist() == (ORDER // 10).tolist()
+    assert found.merge(tta_bench.frame(run)[["cell", "model"]], on="cell")["model"].eq("m").all()
+
+
+def test_predictions_of_some_cells(run: Path) -> None:
+    found = tta_bench.predictions(run, task="fog", method=["source", "better"], limit=None, seed=0)
+    assert set(found["task"]) == {"fog"}
+    assert set(found["method"]) == {"source", "better"}
+    only = tta_bench.predictions(run, task="fog", method="better")
+    assert (len(only), set(only["method"])) == (100, {"better"})
+
+
+def test_the_task_of_an_image_among_several_is_not_made_up(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", "s")
+    save(store, make_record("m", tasks=("fog", "snow"), scenario="mixed"))
+    found = tta_bench.predictions(store.folder)
+    assert found["task"].isna().all()
+    assert (found["scenario"] == "mixed").all()
+
+
+def test_mistakes_say_what_to_do(run: Path, tmp_path: Path) -> None:
+    for read in (tta_bench.frame, tta_bench.predictions):
+        with pytest.raises(UserError, match="is no run folder"):
+            read(tmp_path / "nowhere")
+        with pytest.raises(UserError, match="empty: no records: run `tta-bench run` first"):
+            read(filled(tmp_path / "empty", []))
+    with pytest.raises(UserError, match="no such record; there is task=fog, task=snow"):
+        tta_bench.predictions(run, task="fgo")
+    with pytest.raises(UserError, match="unknown key 'tsk'; did you mean 'task'"):
+        tta_bench.predictions(run, tsk="fog")
+    with pytest.raises(UserError, match="no cell of these is done"):
+        tta_bench.predictions(filled(tmp_path / "failed", [make_failure("b", "NaN logits")]))
+    with pytest.raises(UserError, match="predictions cannot be read"):
+        tta_bench.predictions(filled(tmp_path / "lost", [make_record("a")]))
+
+
+def test_a_real_run_gives_the_numbers_of_its_table(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    cli("run", "--suite", small_suite, "--limit", 64, "--out", out)
+    found = tta_bench.frame(out)
+    top1 = pd.read_csv(out / "report" / "leaderboard.csv").set_index(["label", "task"])["top1"]
+    own = found.set_index(["method", "task"])["accuracy"]
+    assert (100 * top1).to_dict() == pytest.approx(own.to_dict(), abs=0.005)
+    assert list(found["severity"]) == [5] * 4
+    share = tta_bench.predictions(out).groupby("cell", observed=True)["correct"].mean()
+    assert (100 * share).to_dict() == pytest.approx(found.set_index("cell")["accuracy"].to_dict())
+
+
+def test_pandas_waits_until_it_is_wanted_and_torch_is_not() -> None:
+    code = (
+        "import sys, tta_bench, tta_bench.cli.main, tta_bench.report.write, tta_bench.notebook\n"
+        "tta_bench.cli.main.parser(); tta_bench.frame; tta_bench.predictions\n"
+        "assert {'frame', 'predictions'} <= set(dir(tta_bench))\n"
+        "print('pandas' in sys.modules, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
+
+
+def test_a_frame_does_without_torch(run: Path) -> None:
+    code = f"import sys, tta_bench; tta_bench.frame({str(run)!r}); tta_bench.predictions({str(run)!r}); "
+    code += "print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
