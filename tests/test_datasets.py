@@ -22,7 +22,7 @@ def test_the_code_of_one_kind_leaves_the_cells_of_the_others_valid() -> None:
             path = _source(name)
             if name not in found and path is not None:
                 found.add(name)
-                waiting += _imports(path.read_text(), name, "tta_bench")
+                waiting += _imports(path.read_text(), name, {"tta_bench"})
         assert not found & ({other.__module__ for other in KINDS.values()} - {cls.__module__}), kind
         assert "tta_bench.datasets" not in found
 

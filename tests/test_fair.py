@@ -36,7 +36,8 @@ def test_different_orders_never_share_a_table() -> None:
         ({"batch_size": 5}, "batch size differs .* 1 more: 10; dpal .*: 5.*run dpal again with --batch-size 10"),
         ({"scenario": "single"}, "--scenario differs .*with --scenario normal"),
         ({"device": "cuda"}, "device differs .*with --device cpu"),
-        ({"data_code": "e"}, "code or description of the images differs .*run dpal again"),
+        ({"data_code": "e"}, "the images, their code or their description differs .*run dpal again"),
+        ({"images": "another tree"}, "the images, their code or their description differs .*run dpal again"),
         ({"suite": "t"}, "suite differs"),
     ],
 )

@@ -43,6 +43,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
         {"suite_version": 2},
         {"device": "cuda"},
         {"harness": "9.9"},
+        {"images": "of another tree"},
     ],
 )
 def test_changed_settings_never_reuse_old_cells(tmp_path: Path, change: dict[str, object]) -> None:

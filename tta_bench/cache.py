@@ -72,6 +72,11 @@ class CachedImages:
         self._pixels = np.empty((0, 3, 0, 0), np.uint8)
 
     @property
+    def decoded_from(self) -> FileImages:
+        """The images without the cache."""
+        return self._images
+
+    @property
     def ids(self) -> Sequence[str]:
         return self._images.ids
 

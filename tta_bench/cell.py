@@ -6,10 +6,17 @@ import ast
 import hashlib
 import importlib.util
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+# Modules that shape what a method sees and what is counted; those of the data have a hash of their own.
+HARNESS = (
+    *("runner", "method", "registry", "models", "weights", "checkpoint", "precision"),
+    *("loading", "images", "stream", "scenarios", "seeding", "metrics", "clock", "cost", "memory"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,9 @@ class Cell:
     device: str
     amp: str | None
     compile: bool
-    harness: str  # version of tta-bench
+    harness: str  # version of tta-bench, and a hash of the code through which every method runs
     seed_is_set: bool = False  # whether a setting `seed` was chosen, rather than following the cell's
+    images: str = ""  # digest of the pixels of a few images: the same names may be of another tree
 
     @property
     def name(self) -> str:
@@ -50,12 +58,6 @@ class Cell:
         return _hash(self._content())
 
     @property
-    def variant(self) -> str:
-        """One row of a table: the key without tasks, stream and seed."""
-        content = {k: v for k, v in self._content().items() if k not in ("tasks", "stream", "source", "seed")}
-        return _hash({**content, "settings": self.own_settings})
-
-    @property
     def own_settings(self) -> dict[str, Any]:
         """The settings that tell methods apart: without a seed that only follows the cell's."""
         if self.seed_is_set:
@@ -63,10 +65,11 @@ class Cell:
         return {k: v for k, v in self.settings.items() if (k, v) != ("seed", self.seed)}
 
     def _content(self) -> dict[str, Any]:
-        """What is hashed. A seed that is not set is left out: records from before it was noted keep their keys."""
+        """What is hashed. What older records do not have is left out there, so that they keep their keys."""
         content = asdict(self)
-        if not self.seed_is_set:
-            del content["seed_is_set"]
+        for name in ("seed_is_set", "images"):
+            if not content[name]:
+                del content[name]
         return content
 
     @property
@@ -80,14 +83,14 @@ def _hash(content: dict[str, Any]) -> str:
 
 
 @cache
-def code_hash(module: str) -> str:
-    """A hash over a module's source and all it imports from its own package.
+def code_hash(module: str, packages: frozenset[str] = frozenset()) -> str:
+    """A hash over a module's source and all it imports from its own package, or from these others.
 
     So an edited method never reuses results of its old code, and an edit of one method leaves the cells of
     the others valid. Version numbers alone would miss what a developer changes in between.
     """
-    package = module.partition(".")[0]
-    waiting, seen, digest = [module], set(), hashlib.sha256()
+    followed = packages | {module.partition(".")[0]}
+    waiting, seen = [module], set()
     while waiting:
         name = waiting.pop()
         path = _source(name)
@@ -95,8 +98,19 @@ def code_hash(module: str) -> str:
             continue
         seen.add(name)
         is_package = path.name == "__init__.py"
-        waiting += sorted(_imports(path.read_text(), f"{name}.__init__" if is_package else name, package))
-    for name in sorted(seen):
+        waiting += sorted(_imports(path.read_text(), f"{name}.__init__" if is_package else name, followed))
+    return _hash_sources(seen)
+
+
+@cache
+def harness_hash() -> str:
+    """A hash over the code through which every method runs: an edit of it may change any result."""
+    return _hash_sources({f"tta_bench.{name}" for name in HARNESS})
+
+
+def _hash_sources(modules: Collection[str]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(modules):
         path = _source(name)
         if path is not None:
             digest.update(name.encode() + path.read_bytes())
@@ -111,8 +125,8 @@ def _source(module: str) -> Path | None:
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
-def _imports(source: str, module: str, package: str) -> set[str]:
-    """Names that may be modules of the same package; those that are not are passed over later."""
+def _imports(source: str, module: str, packages: Collection[str]) -> set[str]:
+    """Names that may be modules of the packages; those that are not are passed over later."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -121,4 +135,4 @@ def _imports(source: str, module: str, package: str) -> set[str]:
             parents = module.split(".")[: -node.level] if node.level else []
             base = ".".join([*parents, *([node.module] if node.module else [])])
             found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.partition(".")[0] == package}
+    return {name for name in found if name.partition(".")[0] in packages}

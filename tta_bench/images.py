@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tta_bench.errors import UserError
+from tta_bench.seeding import permutation
+
+LOOKED_AT = 8  # images of a task: a gradual run of ImageNet-C looks at a thousand
 
 
 class ImageSet(Protocol):
@@ -22,6 +28,20 @@ class ImageSet(Protocol):
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """The images at these positions as [N, 3, H, W]."""
+
+
+def fingerprint(images: ImageSet) -> str:
+    """A digest of the pixels of a few images, as a model would see them.
+
+    Trees of the same names may differ: one downloaded, one made; or two decoders may. Empty if one of the few cannot
+    be read: whoever reads it next will say so.
+    """
+    few = permutation(len(images.ids), "fingerprint")[:LOOKED_AT]
+    raw: ImageSet = getattr(images, "decoded_from", images)  # a cache need not be made for this
+    try:
+        return hashlib.sha256(np.ascontiguousarray(raw.read(few)).tobytes()).hexdigest()[:16]
+    except UserError:
+        return ""
 
 
 class ArrayImages:

@@ -12,11 +12,11 @@ import torch
 import tta_bench
 from tta_bench import environment, models, registry, settings
 from tta_bench.cache import CachedImages, FileImages
-from tta_bench.cell import Cell, code_hash
+from tta_bench.cell import Cell, code_hash, harness_hash
 from tta_bench.choices import Choices, refuse_idle, refuse_unknown, settings_of
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError
-from tta_bench.images import ImageSet
+from tta_bench.images import ImageSet, fingerprint
 from tta_bench.loading import in_memory
 from tta_bench.method import Method
 from tta_bench.models import SourceModel
@@ -66,6 +66,7 @@ class Plan:
         self.model: SourceModel = self.models[suite.tasks[0]]
         refuse_many_models(self.scenario, {model.name for model in self.models.values()})
         self.sources: dict[str, ImageSet] = {}
+        self._source_digests: dict[str, str] = {}
         self.dataset: Dataset = dataset.sized(self.model.input_size, self.model.interpolation)
         if any(registry.installed().load(contender.method).needs_source for contender in self.contenders):
             self.sources = {task: self.dataset.source_images(task) for task in suite.tasks}
@@ -80,12 +81,13 @@ class Plan:
         """Every cell with what it needs; the methods follow each other on a stream, so its images are read once."""
         for parts in self._parts():
             task = parts[0].task
+            images = digest([fingerprint(part.images) for part in parts])
             for seed in self.suite.seeds:
                 stream = make_stream(self.scenario, self.suite.name, seed, parts, self.limit, imbalance=self.imbalance)
                 for contender in self.contenders:
                     yield Work(
                         label=contender.label,
-                        cell=self._cell(contender, seed, stream, self.models[task]),
+                        cell=self._cell(contender, seed, stream, images, self.models[task]),
                         stream=stream,
                         source_images=self.sources.get(task),
                         model=self.models[task],
@@ -124,7 +126,7 @@ class Plan:
             on_progress=lambda done, total: self.on_cache(task, done, total),
         )
 
-    def _cell(self, contender: Contender, seed: int, stream: Stream, model: SourceModel) -> Cell:
+    def _cell(self, contender: Contender, seed: int, stream: Stream, images: str, model: SourceModel) -> Cell:
         cls = registry.installed().load(contender.method)
         transform = self.dataset.transform
         resolved = {**settings.defaults(cls), **contender.settings}
@@ -138,11 +140,11 @@ class Plan:
             seed=seed,
             method=contender.method,
             settings=_plain(resolved),
-            method_code=code_hash(cls.__module__),
+            method_code=code_hash(cls.__module__, registry.installed().packages()),
             data={**self.suite.data, **({"transform": transform.describe()} if transform else {})},
             data_code=code_hash(self.dataset.code),
             stream=stream.digest,
-            source=digest(self.sources[stream.tasks[0]].ids) if cls.needs_source else "",
+            source=self._source_digest(stream.tasks[0]) if cls.needs_source else "",
             model=model.name,
             weights=model.weights_hash,
             mean=model.mean,
@@ -152,9 +154,16 @@ class Plan:
             device=self.device.type,
             amp=self.amp,
             compile=self.compile,
-            harness=tta_bench.__version__,
+            harness=f"{tta_bench.__version__}+{harness_hash()}",
             seed_is_set="seed" in contender.settings,
+            images=images,
         )
+
+    def _source_digest(self, task: str) -> str:
+        images = self.sources[task]
+        if task not in self._source_digests:
+            self._source_digests[task] = digest([*images.ids, fingerprint(images)])
+        return self._source_digests[task]
 
 
 def resolve(label: str, suite: Suite, choices: Choices) -> Contender:

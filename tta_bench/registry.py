@@ -32,6 +32,10 @@ class Registry:
     def names(self) -> list[str]:
         return sorted(self.claims)
 
+    def packages(self) -> frozenset[str]:
+        """The packages that methods come from: one may build on another's code."""
+        return frozenset(entry.module.partition(".")[0] for entries in self.claims.values() for entry in entries)
+
     def entry(self, name: str) -> EntryPoint:
         """The one entry point behind a name, or an error that says why there is not exactly one."""
         if not self.claims:

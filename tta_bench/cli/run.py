@@ -110,5 +110,14 @@ def _source_beside(own: Sequence[Record], there: Sequence[Record]) -> list[Recor
 
 
 def _conditions(cell: Cell) -> tuple[object, ...]:
-    seen = (cell.tasks, cell.scenario, cell.seed, cell.stream, cell.suite_version, cell.data_code, cell.limit)
+    seen = (
+        cell.tasks,
+        cell.scenario,
+        cell.seed,
+        cell.stream,
+        cell.suite_version,
+        cell.data_code,
+        cell.images,
+        cell.limit,
+    )
     return (*seen, cell.model, cell.weights, cell.batch_size, cell.device, cell.amp, cell.compile, cell.harness)

@@ -35,9 +35,9 @@ EVERYWHERE = (
 )
 WEIGHTS = Rule("source weights", lambda c: f"{c.model} {c.weights[:12]}", lambda c: f"with --model {c.model}", "model")
 IMAGES = Rule(
-    "the code or description of the images",
-    lambda c: f"version {c.suite_version}, {c.data_code}, {json.dumps(c.data, sort_keys=True)}",
-    lambda c: "with this version",
+    "the images, their code or their description",
+    lambda c: f"version {c.suite_version}, {c.data_code}, {c.images}, {json.dumps(c.data, sort_keys=True)}",
+    lambda c: "with this version and the same images",
 )
 
 

@@ -129,8 +129,8 @@ def _method_code(cell: Cell) -> tuple[str, str]:
     return cell.method_code, cell.harness
 
 
-def _data_code(cell: Cell) -> tuple[int, str, str]:
-    return cell.suite_version, cell.data_code, cell.weights
+def _data_code(cell: Cell) -> tuple[int, str, str, str]:
+    return cell.suite_version, cell.data_code, cell.images, cell.weights
 
 
 def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
