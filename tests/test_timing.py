@@ -158,7 +158,7 @@ def test_new_methods_fail_nothing() -> None:
 
 def made_baseline() -> Baseline:
     workload = {"suite": "s", "task": "t", "batches": 4, "batch_size": 32, "threads": 1, "device": "cpu", "set": []}
-    workload |= {"weights": "w", "stream": "o", "images": 128, "model": None}
+    workload |= {"weights": "w", "stream": "o", "images": 128, "model": None, "methods": ["sar", "<b>"]}
     machine = {"device_name": "A|B", "packages": {"torch": "2"}, "commit": None}
     return Baseline(workload, machine, 0.01, {"sar": timing(), "<b>": timing(ratio=None, seconds=None)})
 
@@ -186,7 +186,8 @@ def test_a_bad_baseline_is_one_line(text: str | None, told: str, tmp_path: Path)
     ("where", "value"),
     [
         ("machine", None), ("workload", {}), ("workload.suite", 3), ("workload.batches", "2"), ("workload.batches", -1),
-        ("workload.threads", 0), ("methods.sar.images", 0), ("methods.sar.sample_forwards", None),
+        ("workload.threads", 0), ("workload.methods", "sar"), ("workload.methods", [1]), ("workload.set", [None]),
+        ("workload.model", 3), ("methods.sar.images", 0), ("methods.sar.sample_forwards", None),
         ("methods.sar.ratio.value", -2.0), ("methods.sar.ratio.low", "x"), ("methods.sar.ratio", None), ("methods", {}),
     ],
 )  # fmt: skip

@@ -138,16 +138,16 @@ def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
         if getattr(args, key) is not None:
             raise UserError(f"--{key.replace('_', '-')} comes from the baseline: leave it out, or record a new one")
     then = baseline.read(args.baseline)
+    recorded = then.workload["methods"]
     for name in args.methods or ():
-        if name not in then.methods:
-            raise UserError(f"--methods {name}: not in the baseline{did_you_mean(name, then.methods)}")
+        if name not in recorded:
+            raise UserError(f"--methods {name}: not in the baseline{did_you_mean(name, recorded)}")
     chosen = suite.load(then.workload["suite"])
-    for name in args.methods or then.methods:
-        if name not in chosen.methods and name not in registry.installed().claims and "(" not in name:
+    for name in args.methods or recorded:
+        if name not in chosen.methods and name not in registry.installed().claims:
             raise UserError(f"method '{name}' of the baseline is not installed here: leave it out with --methods")
     budget = Budget(args.budget)
-    names = args.methods or tuple(then.methods)
-    prepared = prepare(repeat(then.workload, names), args.data_root)
+    prepared = prepare(repeat(then.workload, args.methods or ()), args.data_root)
     return check(then, prepared, args.tolerance, budget, tell, exact_only=args.exact_only)
 
 

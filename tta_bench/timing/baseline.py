@@ -71,7 +71,9 @@ def read(path: Path) -> Baseline:
         raise UserError(f"baseline {path}: expected a timing record of format {FORMAT}; {hint}")
     try:
         methods = {name: _timing(dict(values)) for name, values in data["methods"].items()}
-        found = Baseline(_checked(data["workload"], WORKLOAD), dict(data["machine"]), data["noise_floor"], methods)
+        workload = {"methods": [_name(label) for label in methods], **data["workload"]}
+        kinds = WORKLOAD if workload["model"] is None else {**WORKLOAD, "model": str}
+        found = Baseline(_checked(workload, kinds), dict(data["machine"]), data["noise_floor"], methods)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"baseline {path}: damaged ({type(error).__name__}: {error}); {hint}") from error
     if not any(timing.ratio for timing in methods.values()):
@@ -80,8 +82,13 @@ def read(path: Path) -> Baseline:
 
 
 WORKLOAD = {"suite": str, "task": str, "batch_size": int, "batches": int, "threads": int, "device": str, "set": list}
-WORKLOAD |= {"weights": str, "stream": str, "images": int}
+WORKLOAD |= {"weights": str, "stream": str, "images": int, "methods": list}
 COUNTS = {"settings": dict, "images": int, "sample_forwards": int, "sample_backwards": int, "optimizer_steps": int}
+
+
+def _name(label: str) -> str:
+    """The method that was asked for, for records that kept labels only: `sar` for `sar (lr=0.01)`."""
+    return label.partition(" (")[0]
 
 
 def _checked(values: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
@@ -90,6 +97,8 @@ def _checked(values: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
         value: object = values[key]
         if type(value) is not kind:
             raise TypeError(f"{key} is {value!r}, expected {kind.__name__}")
+        if isinstance(value, list) and not all(isinstance(entry, str) for entry in value):
+            raise TypeError(f"{key} is {value!r}, expected a list of texts")
         least = 1 if key in ("images", "batches", "batch_size", "threads") else 0
         if isinstance(value, int) and value < least:
             raise ValueError(f"{key} is {value}, expected at least {least}")

@@ -50,6 +50,8 @@ class Steps:
         self.label = label
         name, settings = workload.methods[label]
         device = torch.device(workload.device)
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)  # a method's own `.cuda()` means this one, in a child process as well
         self.model = load(workload.model).fresh(device, workload.class_mask)
         self.method = build_method(
             name, self.model, num_classes=workload.num_classes, batch_size=workload.batch_size, params=settings

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tta_bench import settings, suite
+from tta_bench import settings, suite, weights
 from tta_bench.choices import Choices
 from tta_bench.errors import UserError
 from tta_bench.plan import Plan
@@ -68,7 +68,7 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
     with closing(read(first, first.stream.images, batches)) as found:
         images = [batch.clone() for batch in found]
     workload = Workload(
-        model=plan.model.name if spec.model is None else spec.model,
+        model=findable(spec.model or plan.dataset.model_for(chosen.tasks[0]) or chosen.model),
         num_classes=first.num_classes,
         class_mask=first.class_mask,
         batch_size=first.cell.batch_size,
@@ -78,7 +78,16 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
         batches=images,
         source=_source(works),
     )
-    return Prepared(workload, _identity(spec, first, chosen.tasks[0]), {w.label: w.cell.settings for w in works}, first)
+    identity = _identity(spec, choices.methods, first, chosen.tasks[0])
+    return Prepared(workload, identity, {work.label: work.cell.settings for work in works}, first)
+
+
+def findable(model: str) -> str:
+    """A model's name, its file with the whole path: a child that loads it runs in another folder."""
+    tag, equals, file = model.partition("=")
+    if equals:
+        return f"{tag}={Path(file).expanduser().absolute()}"
+    return str(Path(model).expanduser().absolute()) if model.endswith(weights.SUFFIXES) else model
 
 
 def _source(works: list[Work]) -> list[Any]:
@@ -87,7 +96,8 @@ def _source(works: list[Work]) -> list[Any]:
     return [] if with_source is None else [batch.clone() for batch in source_batches(with_source)]
 
 
-def _identity(spec: Spec, first: Work, task: str) -> dict[str, Any]:
+def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> dict[str, Any]:
+    """What was asked for, so that a check can ask again, and what came of it, to be held against."""
     return {
         "suite": spec.suite,
         "task": task,
@@ -95,7 +105,8 @@ def _identity(spec: Spec, first: Work, task: str) -> dict[str, Any]:
         "batch_size": first.cell.batch_size,
         "batches": spec.batches,
         "threads": spec.threads,
-        "device": first.device.type,
+        "device": str(first.device),
+        "methods": list(methods),
         "set": list(spec.set),
         "weights": first.model.weights_hash,
         "stream": first.stream.digest,
@@ -103,10 +114,12 @@ def _identity(spec: Spec, first: Work, task: str) -> dict[str, Any]:
     }
 
 
-def repeat(identity: dict[str, Any], methods: tuple[str, ...]) -> Spec:
-    """The choices behind a baseline."""
+def repeat(identity: dict[str, Any], methods: tuple[str, ...] = ()) -> Spec:
+    """The choices behind a baseline, for all of its methods or for some."""
     keys = ("suite", "model", "batch_size", "batches", "threads", "device")
-    return Spec(**{key: identity[key] for key in keys}, set=tuple(identity["set"]), methods=methods)
+    names = methods or tuple(identity["methods"])
+    given = tuple(text for text in identity["set"] if settings.parse([text]).keys() <= {*names})
+    return Spec(**{key: identity[key] for key in keys}, set=given, methods=names)
 
 
 def refuse_other(then: dict[str, Any], now: dict[str, Any]) -> None:
