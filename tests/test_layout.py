@@ -20,7 +20,7 @@ def imports(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
     return found
 
@@ -51,6 +51,17 @@ def test_every_package_is_listed_in_setup_cfg() -> None:
     listed = set(setup["options"]["packages"].split())
     there = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "tta_bench").rglob("__init__.py")}
     assert listed == there | {"tta_bench_methods", "tta_bench_paper"}
+
+
+def test_every_dependency_is_declared_and_every_declared_one_is_used() -> None:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    declared = setup["options"]["install_requires"] + setup["options.extras_require"]["figures"]
+    names = {re.split("[<>=]", line)[0] for line in declared.split()}
+    called = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+    paths = [*(ROOT / "tta_bench").rglob("*.py"), *(ROOT / "methods").glob("*.py")]
+    used = {name.partition(".")[0] for path in paths for name in imports(path)} - sys.stdlib_module_names
+    assert {called.get(name, name) for name in used - {"tta_bench"}} | {"torchvision"} == names  # timm imports that one
 
 
 @pytest.mark.parametrize(

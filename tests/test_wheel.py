@@ -1,9 +1,11 @@
-"""The wheel carries everything: suites, checkpoint, methods and their entry points."""
+"""The sdist is the whole source, and the wheel carries all that a run needs: suites, checkpoint, methods, the paper."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -13,30 +15,63 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
+# What is no part of the source: results/runs, and what git, pip, make and tests leave behind.
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy to build from, as setuptools leaves a build folder behind."""
+    return shutil.copytree(ROOT, tmp_path_factory.mktemp("source") / "tta-bench", ignore=LEFT_OUT)
+
+
+@pytest.fixture(scope="module")
+def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist, unpacked."""
+    out = tmp_path_factory.mktemp("sdist")
+    build("--sdist", source, out)
+    with tarfile.open(next(out.glob("*.tar.gz"))) as archive:
+        archive.extractall(out, filter="data")
+    return next(path for path in out.iterdir() if path.is_dir())
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the sdist makes, as an index would serve it."""
     out = tmp_path_factory.mktemp("wheel")
-    copy = out / "source"  # setuptools leaves a build folder behind, so not in the checkout
-    listed = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True
-    )
-    for name in listed.stdout.split():
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/")):
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            (copy / name).write_bytes((ROOT / name).read_bytes())
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(copy)]
-    subprocess.run(command, check=True, capture_output=True)
+    build("--wheel", sdist, out)
     return next(out.glob("*.whl"))
 
 
-def test_everything_is_in_it(wheel: Path) -> None:
+def build(what: str, source: Path, out: Path) -> None:
+    command = [sys.executable, "-m", "build", what, "--no-isolation", "--outdir", str(out), str(source)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_sdist_is_the_whole_source(source: Path, sdist: Path) -> None:
+    there = {name for name in files(source) if not name.startswith(("build/", "tta_bench.egg-info/"))}
+    assert {"tests/conftest.py", "tests/golden/dpal.npz", "Makefile", "constraints.txt"} <= there
+    assert there - files(sdist) == set()
+
+
+def test_everything_is_in_the_wheel(source: Path, wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    for path in (ROOT / "tta_bench").rglob("*"):
-        if path.suffix in (".py", ".yaml", ".safetensors", ".md", ".typed", ".css", ".js", ".html"):
-            assert str(path.relative_to(ROOT)) in names
-    for path in (ROOT / "methods").glob("*.py"):
-        assert f"tta_bench_methods/{path.name}" in names
-    assert not any(name.startswith(("methods/", "tests/", "benchmarks/")) for name in names)
+    homes = {"tta_bench": "tta_bench", "methods": "tta_bench_methods", "results/paper": "tta_bench_paper"}
+    expected = {f"{package}/{name}" for home, package in homes.items() for name in files(source / home)}
+    assert {"tta_bench/datasets/imagenet_wnids.txt", "tta_bench_paper/accuracy.csv"} <= expected
+    assert {name for name in names if ".dist-info/" not in name} == expected
+
+
+def test_checkout_and_sdist_make_the_same_wheel(source: Path, wheel: Path, tmp_path: Path) -> None:
+    build("--wheel", source, tmp_path)
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(tmp_path / wheel.name) as other:
+        assert {name: one.read(name) for name in one.namelist()} == {
+            name: other.read(name) for name in other.namelist()
+        }
 
 
 def test_it_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
