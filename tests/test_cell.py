@@ -73,6 +73,14 @@ def test_other_images_of_the_same_names_run_again(cli: Cli, tmp_path: Path) -> N
     )
 
 
+def test_a_tree_that_was_made_here_is_told_from_the_published_one(tmp_path: Path) -> None:
+    home = trees.imagenet_c(tmp_path)
+    data = trees.partial("imagenet-c", tmp_path, severity=5)
+    assert data.made_by() == ""
+    (home / "make-corrupted.json").write_text("{}")
+    assert data.made_by() == "make-corrupted"
+
+
 def test_a_record_without_a_fingerprint_keeps_its_key() -> None:
     assert "images" not in make_cell("sar")._content()
     assert make_cell("sar", images="a").key != make_cell("sar").key

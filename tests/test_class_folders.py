@@ -47,3 +47,15 @@ def test_missing_classes_of_imagenet_r_and_wrong_counts(tmp_path: Path) -> None:
     trees.write(tmp_path / "imagenet-r" / wnids()[0] / "more.jpg")
     with pytest.raises(UserError, match="imagenet-r: 5 images, expected 4"):
         imagenet_r(tmp_path, 4).open("imagenet-r")
+
+
+def test_images_are_resized_as_the_model_says_or_as_the_suite_does(tmp_path: Path) -> None:
+    trees.class_folders(tmp_path, "imagenet-r", trees.some_wnids(2))
+    options = {"folder": "imagenet-r", "classes": 200, "images": 30000}
+    views = [
+        trees.partial("class-folders", tmp_path, **options, **more).sized(224, "bicubic").transform
+        for more in ({}, {"interpolation": "bilinear"})
+    ]
+    assert [view and view.interpolation for view in views] == ["bicubic", "bilinear"]
+    with pytest.raises(UserError, match="data: interpolation: expected bicubic, bilinear, .* got 'cubic'"):
+        trees.partial("class-folders", tmp_path, **options, interpolation="cubic")

@@ -62,6 +62,7 @@ def test_measured_paper_and_difference_follow_each_other() -> None:
         ("sar", {"limit": 64}, "only the first 64 images"),
         ("sar", {"batch_size": 32}, "batches of 32 images, the paper's of 64"),
         ("sar", {"amp": "bf16"}, "adapted in bf16"),
+        ("sar", {"data": {"kind": "imagenet-c", "made_by": "make-corrupted"}}, "images by make-corrupted, not the"),
         ("sar", {"settings": {"lr": 0.1}}, "other settings than the suite's: lr=0.1 for None"),
         ("eata", {}, "cited by the paper from other work"),
         ("dpal", {}, "scored on the first: the paper's text scores the first forward, its released code the second"),
@@ -103,6 +104,14 @@ def test_one_table_of_three_suites() -> None:
         "Avg.": "–",
         "comparable": "reproduced",
     }
+
+
+def test_images_that_the_released_code_resizes_otherwise_are_a_reason() -> None:
+    data = {"kind": "class-folders", "transform": {"interpolation": "bicubic"}}
+    table = paper_table(compare(shipped("sar", "imagenet-r", data=data)))
+    assert "resized bicubic, as the model's config says; the released code: bilinear" in table.notes[0]
+    data["transform"] = {"interpolation": "bilinear"}
+    assert not paper_table(compare(shipped("sar", "imagenet-r", data=data))).notes[0].startswith("Not comparable")
 
 
 def test_office_home_has_source_models_of_its_own() -> None:

@@ -30,6 +30,7 @@ from PIL import Image
 from tta_bench.cell import code_hash
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT, SEVERITIES, corrupt
 from tta_bench.datasets.files import decode
+from tta_bench.datasets.imagenet_c import MADE
 from tta_bench.datasets.listing import list_classes
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError, did_you_mean
@@ -146,7 +147,7 @@ def read_clean(path: Path, size: int) -> NDArray[np.uint8]:
 
 def _prepare(job: Job) -> None:
     """Claim the output folder; a tree that was made otherwise is left alone."""
-    note = job.out / "make-corrupted.json"
+    note = job.out / MADE
     code = {name: code_hash(f"tta_bench.{name}") for name in ("corruptions", "datasets.transform")}
     made = {"size": job.size, "quality": QUALITY, "code": code}
     try:

@@ -141,7 +141,11 @@ class Plan:
             method=contender.method,
             settings=_plain(resolved),
             method_code=code_hash(cls.__module__, registry.installed().packages()),
-            data={**self.suite.data, **({"transform": transform.describe()} if transform else {})},
+            data={
+                **self.suite.data,
+                **({"transform": transform.describe()} if transform else {}),
+                **({"made_by": maker} if (maker := self.dataset.made_by()) else {}),
+            },
             data_code=code_hash(self.dataset.code),
             stream=stream.digest,
             source=self._source_digest(stream.tasks[0]) if cls.needs_source else "",

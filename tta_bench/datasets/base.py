@@ -85,6 +85,10 @@ class Dataset(ABC):
         """The model that a task starts from; None if it is the suite's."""
         return None
 
+    def made_by(self) -> str:
+        """The command that made these images; empty if they are the published ones."""
+        return ""
+
     def published(self, task: str) -> tuple[int, int] | None:
         """How many classes and images a task has as published, where that is known."""
         return None

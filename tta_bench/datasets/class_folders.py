@@ -22,13 +22,12 @@ class ClassFolders(ImageNetKind):
     """
 
     options = ("folder", "classes", "images")
+    optional = ("allow_partial", "interpolation")
     layout = "<folder>/<wnid>/*.jpg"
     code = "tta_bench.datasets.class_folders"
 
-    def __init__(
-        self, root: Path | None, *, folder: Any, classes: Any, images: Any, allow_partial: Any = False
-    ) -> None:
-        super().__init__(root, allow_partial=allow_partial)
+    def __init__(self, root: Path | None, *, folder: Any, classes: Any, images: Any, **optional: Any) -> None:
+        super().__init__(root, **optional)
         self.folder = words("folder", folder)
         self._published = whole_number("classes", classes), whole_number("images", images)
         self.layout = f"{self.folder}/<wnid>/*.jpg"

@@ -28,15 +28,15 @@ class FileList(ImageNetKind):
     """
 
     options = ("folder", "list", "images")
-    optional = ("only", "allow_partial")
+    optional = ("only", "allow_partial", "interpolation")
     layout = "<folder>/<list>, with lines 'path label'"
     code = "tta_bench.datasets.file_list"
     num_classes = CLASSES
 
     def __init__(
-        self, root: Path | None, *, folder: Any, list: Any, images: Any, only: Any = None, allow_partial: Any = False
+        self, root: Path | None, *, folder: Any, list: Any, images: Any, only: Any = None, **optional: Any
     ) -> None:
-        super().__init__(root, allow_partial=allow_partial)
+        super().__init__(root, **optional)
         self.folder, self.list = words("folder", folder), words("list", list)
         self.images = whole_number("images", images)
         self.only = None if only is None else words("only", only)

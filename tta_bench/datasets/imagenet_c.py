@@ -25,6 +25,7 @@ PARTS = {  # the files of the published download
     "digital.tar": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
     "extra.tar": HELD_OUT,
 }
+MADE = "make-corrupted.json"  # lies in a tree that was not downloaded
 ALL = (*CORRUPTIONS, *HELD_OUT)
 
 
@@ -66,6 +67,10 @@ class ImageNetC(ImageNetKind):
         for file in _tars(home, task):
             return self._from_tar(file, task)
         raise UserError(f"{folder} is missing: expected {self.layout}")
+
+    def made_by(self) -> str:
+        home = self.find(("ImageNet-C", "imagenet-c"), _holds_corruptions)
+        return "make-corrupted" if (home / MADE).is_file() else ""
 
     def originals(self, task: str) -> FolderImages:
         """The validation images of the same names, seen as the corrupted ones were before their corruption."""

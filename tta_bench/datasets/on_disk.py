@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import Classes
-from tta_bench.datasets.transform import Transform, photograph
+from tta_bench.datasets.transform import INTERPOLATIONS, Transform, photograph
 from tta_bench.errors import UserError
 from tta_bench.seeding import permutation
 
@@ -31,10 +31,13 @@ class OnDisk(Dataset):
     size = 224
     interpolation = "bilinear"
 
-    def __init__(self, root: Path | None, *, allow_partial: Any = False) -> None:
+    def __init__(self, root: Path | None, *, allow_partial: Any = False, interpolation: Any = None) -> None:
         if not isinstance(allow_partial, bool):
             raise UserError(f"data: allow_partial: expected true or false, got {allow_partial!r}")
+        if interpolation is not None and interpolation not in INTERPOLATIONS:
+            raise UserError(f"data: interpolation: expected {', '.join(INTERPOLATIONS)}, got {interpolation!r}")
         self.root = root
+        self.wanted = interpolation
         self.allow_partial = allow_partial
 
     @property
@@ -42,7 +45,7 @@ class OnDisk(Dataset):
     def transform(self) -> Transform | None: ...
 
     def sized(self: D, size: int, interpolation: str | None = None) -> D:
-        return self._with(size=size, interpolation=interpolation or self.interpolation)
+        return self._with(size=size, interpolation=self.wanted or interpolation or self.interpolation)
 
     def _with(self: D, **changes: Any) -> D:
         changed = copy.copy(self)

@@ -16,7 +16,7 @@ INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
 
 @dataclass(frozen=True)
 class Transform:
-    """Resize and centre crop with torchvision's rounding, so that released preprocessing is met to the byte."""
+    """Resize and centre crop with torchvision's rounding, so that released preprocessing can be met to the byte."""
 
     resize: int  # the shorter side becomes this long; with `squash` both do, whatever the shape was
     crop: int

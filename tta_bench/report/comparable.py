@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import csv
 import importlib.util
 from collections.abc import Sequence
 from functools import cache
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tta_bench.report.rows import Comparison, Row
 
 # How the paper calls what our suites call otherwise.
 ALIASES = {"dpal-official": "dpal"}
+RESIZED_BILINEAR = ("class-folders", "file-list")  # kinds of data that the released code resizes
 UNCLEAR_SCORE = "scored {}: the paper's text scores the first forward, its released code the second"
 OWN_SOURCE = "source models fine-tuned here: the paper does not say how its own were"
 
@@ -30,6 +30,13 @@ def why_not(row: Row, name: str) -> list[str]:
         reasons.append(OWN_SOURCE)
     elif cell.model != suite.model:
         reasons.append(f"other weights: {cell.model}, the paper's are {suite.model}")
+    if "made_by" in cell.data:
+        reasons.append(f"images by {cell.data['made_by']}, not the published ones")
+    view = cell.data.get("transform", {})
+    if cell.data.get("kind") in RESIZED_BILINEAR and view.get("interpolation", "bilinear") != "bilinear":
+        reasons.append(
+            f"images resized {view['interpolation']}, as the model's config says; the released code: bilinear"
+        )
     if cell.scenario != "normal":
         reasons.append(f"other scenario: {cell.scenario}")
     if cell.limit is not None:
@@ -80,12 +87,6 @@ def left_over(comparison: Comparison, matched: dict[str, str], known: Sequence[s
         *([f"Not in the paper: {', '.join(ours)}."] if ours else []),
         *([f"In the paper and not measured here: {', '.join(theirs)}."] if theirs else []),
     ]
-
-
-def paper_rows(file: str, table: str) -> list[dict[str, str]]:
-    """The lines of one of the paper's tables, in its order."""
-    text = resources.files("tta_bench_paper").joinpath(file).read_text()
-    return [row for row in csv.DictReader(text.splitlines()) if row["table"] == table]
 
 
 @cache
