@@ -168,6 +168,16 @@ def test_unknown_initial_tensor_is_refused(name: str) -> None:
         build_method(name, small_vit(), num_classes=10, initial_state={"nonsense": torch.zeros(1)})
 
 
+@every_method
+def test_a_method_without_a_snapshot_says_so_instead_of_staying_adapted(name: str) -> None:
+    method = installed().load(name)(small_vit(), num_classes=10, batch_size=8)
+    if method.adapted_parameters():
+        with pytest.raises(UserError, match=r"has no snapshot to return to: build it with tta_bench\.build_method"):
+            method.reset()
+        method.remember()
+    method.reset()
+
+
 def test_eata_wants_source_data_first() -> None:
     method = build_method("eata", small_vit(), num_classes=10)
     with pytest.raises(UserError, match="prepare"):

@@ -96,9 +96,19 @@ class Method(ABC):
         """Take the snapshot that `reset` returns to. `build_method` calls it once, before the first batch."""
         self._start = self.adapted_state()
 
+    @property
+    def start(self) -> dict[str, Tensor]:
+        """The snapshot that `reset` returns to, and a method's own recovery."""
+        if not self._start and self.adapted_parameters():
+            raise UserError(
+                f"{type(self).__name__} has no snapshot to return to: build it with tta_bench.build_method, "
+                f"or call remember() before the first batch"
+            )
+        return self._start
+
     def reset(self) -> None:
         """Return to the state at construction: weights, optimiser and everything learned from the stream."""
-        self.load_adapted_state(self._start)
+        self.load_adapted_state(self.start)
         self.resets = 0
         self.forget()
 
