@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tta_bench.datasets.listing import some
 from tta_bench.errors import UserError
 
 if TYPE_CHECKING:
@@ -90,12 +91,7 @@ def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
         if name in state and state[name].shape != tensor.shape
     ]
     told = (("lacks", lacks), ("has besides:", more), ("size mismatch:", other))
-    return "; ".join(f"{what} {_some(names)}" for what, names in told if names) or None
-
-
-def _some(names: Sequence[str], most: int = 3) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+    return "; ".join(f"{what} {some(names)}" for what, names in told if names) or None
 
 
 def weights_hash(state: Mapping[str, Tensor]) -> str:

@@ -34,7 +34,6 @@ class SourceModel:
     weights_hash: str
     input_size: int = 224
     interpolation: str = "bicubic"
-    crop_pct: float = 0.875
 
     def fresh(
         self, device: torch.device, class_mask: Sequence[int] | None = None, *, to_look_at: bool = False
@@ -177,7 +176,6 @@ def _ready(name: str, network: nn.Module, mean: Any, std: Any) -> SourceModel:
         state_hash,
         input_size=int(size[0]),
         interpolation=config["interpolation"],
-        crop_pct=config["crop_pct"],
     )
 
 

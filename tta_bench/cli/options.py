@@ -45,9 +45,7 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how.add_argument("--amp", choices=("bf16",), help="adapt in mixed precision; changes results a little")
     how.add_argument("--compile", action="store_true", help="compile the model; slow to start, quicker later")
     how.add_argument("--workers", type=whole, metavar="N", help=_WORKERS)
-    how.add_argument(
-        "--cache", type=Path, metavar="DIR", help="keep decoded images here; the next method reads quicker"
-    )
+    how.add_argument("--cache", type=Path, metavar="DIR", help=_CACHE)
     how.add_argument("--data-root", **DATA_ROOT)
 
 
@@ -62,7 +60,7 @@ _SCENARIO = "how tasks become streams (default: normal, each task from the sourc
 _IMBALANCE = "label-shift: how many times as often as each other class the current one comes (default: 500000)"
 _LIMIT = "only N images of each task; marks results as not reportable"
 _WORKERS = "processes that read images (default: as many as help)"
-_CACHE = "keep decoded images here, so that the next method reads at memory speed"
+_CACHE = "keep decoded images here; the next method reads quicker"
 _DEVICE = "auto, cpu, cuda, cuda:N or mps (default: the GPU if there is one)"
 
 
