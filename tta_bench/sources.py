@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from tta_bench import checkpoint, digits, models
-from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.office_home import CLASSES, OfficeHome, model_places
+from tta_bench.datasets.on_disk import at
 from tta_bench.seeding import permutation
 from tta_bench.train import Progress, Recipe, fit, refuse_unfit
 
@@ -57,14 +55,10 @@ def train_office_home(
     network.requires_grad_(True)
     note = checkpoint.Note({"timm": base.partition("=")[0], "num_classes": CLASSES}, source.mean, source.std)
     command = f"tta-bench train-source office-home --domain {domain} --seed {recipe.seed} --epochs {recipe.epochs}"
-    train, test = _some(images, order[held_out:]), _some(images, order[:held_out])
+    train, test = at(images, order[held_out:]), at(images, order[:held_out])
     return fit(note, train, test, recipe, out, device=device, command=command, model=network, progress=progress)
 
 
 def office_home_out(root: Path | None, domain: str) -> Path:
     """Where the suite will look for the model first."""
     return model_places(root, domain)[0]
-
-
-def _some(images: FolderImages, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> FolderImages:
-    return replace(images, ids=[images.ids[i] for i in chosen], labels=images.labels[chosen])

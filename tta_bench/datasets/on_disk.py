@@ -120,5 +120,9 @@ def labels_of(found: Classes, rank: Mapping[str, int]) -> NDArray[np.int64]:
 
 def some_of(images: FolderImages, *names: object, most: int = SOURCE_IMAGES) -> FolderImages:
     """The same few images on every machine, in their listed order."""
-    chosen = np.sort(permutation(len(images.ids), *names)[:most])
-    return replace(images, ids=[images.ids[i] for i in chosen], labels=images.labels[chosen])
+    return at(images, np.sort(permutation(len(images.ids), *names)[:most]))
+
+
+def at(images: FolderImages, places: NDArray[np.int64]) -> FolderImages:
+    """The images at these places, in this order."""
+    return replace(images, ids=[images.ids[i] for i in places], labels=images.labels[places])
