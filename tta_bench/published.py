@@ -21,7 +21,7 @@ class Published:
 def tables() -> set[str]:
     """The names of all tables that the paper has."""
     files = ("accuracy.csv", "ablation.csv", "time.csv")
-    return {row["table"] for file in files for row in _rows(file)}
+    return {row["table"] for file in files for row in rows(file)}
 
 
 @cache
@@ -31,8 +31,7 @@ def accuracies(table: str) -> dict[tuple[str, str], Published]:
         (row["method"], row["task"]): Published(
             float(row["accuracy"]), float(row["std"]) if row["std"] else None, row["provenance"]
         )
-        for row in _rows("accuracy.csv")
-        if row["table"] == table
+        for row in rows("accuracy.csv", table)
     }
 
 
@@ -42,6 +41,7 @@ def paper_task(task: str) -> str:
     return f"{source[0]}-{target[0]}" if to else task
 
 
-def _rows(file: str) -> list[dict[str, str]]:
+def rows(file: str, table: str | None = None) -> list[dict[str, str]]:
+    """The lines of a file of the paper's numbers, or of one table in it, in the paper's order."""
     text = resources.files("tta_bench_paper").joinpath(file).read_text()
-    return list(csv.DictReader(text.splitlines()))
+    return [row for row in csv.DictReader(text.splitlines()) if table in (None, row["table"])]

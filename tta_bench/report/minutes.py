@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tta_bench.report.comparable import Reasons, left_over, paper_name, paper_rows, why_not
+from tta_bench import published
+from tta_bench.report.comparable import Reasons, left_over, paper_name, why_not
 from tta_bench.report.costs import extrapolated, machines_of, minutes, paired
-from tta_bench.report.ratio import Ratio, time_ratio
+from tta_bench.report.ratio import TimeRatio, time_ratio
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import Table, Value
 
@@ -14,7 +15,7 @@ def minutes_table(comparison: Comparison) -> Table:
 
     The baseline is the first method of the paper's table that is measured here.
     """
-    paper = {row["method"]: row for row in paper_rows("time.csv", comparison.suite)}
+    paper = {row["method"]: row for row in published.rows("time.csv", comparison.suite)}
     matched = {row.label: paper_name(row) for row in comparison.rows if row.done and paper_name(row) in paper}
     ours = [row for row in comparison.rows if row.label in matched]
     base = min(ours, key=lambda row: list(paper).index(matched[row.label]), default=None)
@@ -56,7 +57,7 @@ def _sentence(row: Row, base: Row, paper: Paper, matched: dict[str, str]) -> lis
     return [f"{row.label} / {base.label}: {_words(found)}; {published_ratio}."]
 
 
-def _words(found: Ratio) -> str:
+def _words(found: TimeRatio) -> str:
     span = f"95 % interval {found.low:.2f} to {found.high:.2f}" if found.sure else "too few for an interval"
     return f"{found.value:.2f} over {found.batches} matched batches without each stream's first ({span})"
 

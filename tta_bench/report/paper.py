@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tta_bench import published
 from tta_bench.report import names
-from tta_bench.report.comparable import Reasons, left_over, paper_name, paper_rows, why_not
+from tta_bench.report.comparable import Reasons, left_over, paper_name, why_not
 from tta_bench.report.minutes import minutes_table
 from tta_bench.report.rows import Comparison
 from tta_bench.report.tables import average, over_seeds
@@ -65,7 +65,7 @@ def _accuracy(comparison: Comparison) -> Table:
 
 def _ablation(comparison: Comparison) -> Table:
     """The paper prints the average only."""
-    numbers = {row["variant"]: float(row["accuracy"]) for row in paper_rows("ablation.csv", comparison.suite)}
+    numbers = {row["variant"]: float(row["accuracy"]) for row in published.rows("ablation.csv", comparison.suite)}
     reasons = Reasons()
     rows = []
     for row in comparison.rows:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from tta_bench.record import Record
+from tta_bench.report.serial import block_length
 from tta_bench.seeding import seed_of
 
 REPLICATES = 2000
@@ -25,7 +26,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Ratio:
+class TimeRatio:
     """A ratio of times with its 95 % interval, which is missing where batches are too few."""
 
     value: float
@@ -38,7 +39,7 @@ class Ratio:
         return not math.isnan(self.low)
 
 
-def time_ratio(pairs: Sequence[tuple[Record, Record]]) -> Ratio | None:
+def time_ratio(pairs: Sequence[tuple[Record, Record]]) -> TimeRatio | None:
     """Of the first of each pair to the second; None where no pair timed the same batches."""
     timed = [_matched(*pair) for pair in pairs]
     streams = [times for times in timed if times is not None]
@@ -47,14 +48,14 @@ def time_ratio(pairs: Sequence[tuple[Record, Record]]) -> Ratio | None:
     batches = sum(times.shape[1] for times in streams)
     own, base = np.sum([times.sum(1) for times in streams], axis=0)
     if batches < FEWEST:
-        return Ratio(own / base, math.nan, math.nan, batches)
+        return TimeRatio(own / base, math.nan, math.nan, batches)
     rng = np.random.Generator(np.random.PCG64(seed_of("time ratio", len(streams), batches)))
     drawn = np.sum([_draw(times, rng) for times in streams], axis=0)
     moves = np.log(drawn[0] / drawn[1]) - math.log(own / base)
-    blocks = sum(times.shape[1] / _length(times) for times in streams)
+    blocks = sum(times.shape[1] / block_length(times.shape[1]) for times in streams)
     few = float(stdtrit(max(1.0, blocks - len(streams)), 1 - TAIL) / ndtri(1 - TAIL))  # they know their spread badly
     low, high = np.quantile(moves, [TAIL, 1 - TAIL]) * few
-    return Ratio(own / base, own / base * math.exp(low), own / base * math.exp(high), batches)
+    return TimeRatio(own / base, own / base * math.exp(low), own / base * math.exp(high), batches)
 
 
 def _matched(own: Record, base: Record) -> Floats | None:
@@ -65,14 +66,10 @@ def _matched(own: Record, base: Record) -> Floats | None:
     return np.array([own.batch_seconds[1:], base.batch_seconds[1:]])
 
 
-def _length(times: Floats) -> int:
-    n: int = times.shape[1]
-    return max(1, min(math.ceil(math.sqrt(n)), n // 6))
-
-
 def _draw(times: Floats, rng: np.random.Generator) -> Floats:
     """The sums of both over blocks drawn again, the same blocks for both: [2, replicates]."""
-    n, length = times.shape[1], _length(times)
+    n = times.shape[1]
+    length = block_length(n)
     ring = np.cumsum(np.concatenate([np.zeros((2, 1)), times, times[:, : length - 1]], axis=1), axis=1)
     sums = ring[:, length:] - ring[:, :-length]
     chosen = rng.integers(n, size=(REPLICATES, round(n / length)))
