@@ -79,6 +79,21 @@ def test_the_time_table() -> None:
     assert "Measured on chip, 2 threads." in table.notes
 
 
+def test_times_of_several_versions_of_torch_are_told_apart() -> None:
+    def on(torch: str, record: Record) -> Record:
+        return replace(record, environment={**record.environment, "packages": {"torch": torch}})
+
+    source, sar = make_record("source"), make_record("sar", ms=3)
+    same = time_table(compare([on("2.15.0", source), on("2.15.0", sar)])).notes
+    assert "Measured on chip, 2 threads." in same
+    assert not any(note.startswith("Times differ") for note in same)
+    later = time_table(compare([on("2.15.0", source), on("2.16.0", sar)])).notes
+    assert "Measured on chip, 2 threads, torch 2.15.0 and chip, 2 threads, torch 2.16.0." in later
+    told = "Times differ in hardware, threads or version of torch: compare forwards and backwards instead."
+    assert told in later
+    assert told in time_table(compare([source, replace(sar, environment={"device_name": "c", "threads": 2})])).notes
+
+
 def test_without_source_there_is_no_ratio() -> None:
     assert entry(time_table(compare([make_record("sar")])), "sar", "× Source") == "–"
 

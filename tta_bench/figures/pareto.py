@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tta_bench.errors import UserError
 from tta_bench.figures import rows, style
-from tta_bench.record import Record
 from tta_bench.report.choose import Wish
+from tta_bench.report.costs import MIXED, machines_of, paired, times_other
 from tta_bench.report.rows import Comparison, Row
 
 if TYPE_CHECKING:
@@ -54,14 +55,18 @@ class Pareto:
 def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where: Sequence[Wish] = ()) -> Pareto:
     """One point per row whose tasks are all done."""
     found = rows.read(folder, methods, where)
-    price = _times_source(rows.read(folder, where=where)) if cost == "time" else _passes
-    points, notes = [], list(found.notes)
+    price, points, notes = _passes, [], list(found.notes)
+    if cost == "time":
+        source = _source(rows.read(folder, where=where))
+        price = partial(_times, source)
+        machines = machines_of(replace(found, rows=(source, *found.rows)))
+        notes += [f"{MIXED}, --cost passes does not: {' and '.join(machines)}"] if len(machines) > 1 else []
     for number, row in enumerate(found.rows):
-        scores = rows.averages(row, found.tasks)
-        if not scores:
+        score = rows.average(row, found.tasks)
+        if math.isnan(score.mean):
             notes.append(f"Left out: {row.label}, not all of its tasks are done")
             continue
-        points.append(Point(row.label, number, price(row), statistics.fmean(scores), rows.spread(scores)))
+        points.append(Point(row.label, number, price(row), score.mean, score.std or 0.0))
     if not points:
         raise UserError(f"{folder}: no row has all its tasks done: run the same command again to finish them")
     return Pareto(tuple(points), cost, rows.caution(found), tuple(notes))
@@ -72,25 +77,20 @@ def _passes(row: Row) -> float:
     return passes / sum(record.samples for record in row.records)
 
 
-def _times_source(found: Comparison) -> Callable[[Row], float]:
-    """Steady time per image as a multiple of that of the unadapted model, on the same streams."""
+def _source(found: Comparison) -> Row:
+    """The unadapted model: one row, also where it ran in several ways, for an axis has one unit."""
     source = next((row for row in found.rows if row.first.cell.method == "source"), None)
     if source is None:
         raise UserError("--cost time is in multiples of 'source', and this run has no such row: use --cost passes")
-    base = {_stream(record): record for record in source.records if record.status == "done"}
-
-    def price(row: Row) -> float:
-        pairs = [(record, base[_stream(record)]) for record in row.records if _stream(record) in base]
-        if not pairs:
-            raise UserError(f"--cost time: 'source' and '{row.label}' have no stream in common: use --cost passes")
-        own, others = (statistics.fmean(r.steady_ms_per_image for r in side) for side in zip(*pairs, strict=True))
-        return own / others
-
-    return price
+    return source
 
 
-def _stream(record: Record) -> tuple[str, int]:
-    return record.cell.name, record.cell.seed
+def _times(source: Row, row: Row) -> float:
+    """Steady time per image as a multiple of Source's, on the same streams."""
+    times = times_other(paired(row.done, source.done))
+    if times is None:
+        raise UserError(f"--cost time: 'source' and '{row.label}' have no stream in common: use --cost passes")
+    return times
 
 
 def draw(found: Pareto) -> Figure:

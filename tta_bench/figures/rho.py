@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,17 +50,17 @@ def data(folder: Path, setting: str = SETTING, where: Sequence[Wish] = ()) -> Sw
             raise UserError(f"{folder}: rows of the sweep differ in {', '.join(differing)} too: no fair sweep")
     if len(swept) < sum(_has(row, setting) for row in found.rows):
         raise UserError(f"{folder}: two rows have the same '{setting}': no clear sweep")
-    scores = {value: rows.averages(swept[value], found.tasks) for value in sorted(swept)}
-    unfinished = [swept[value].label for value, got in scores.items() if not got]
+    scores = {value: rows.average(swept[value], found.tasks) for value in sorted(swept)}
+    unfinished = [swept[value].label for value, score in scores.items() if math.isnan(score.mean)]
     if unfinished:
         raise UserError(f"{folder}: not all tasks of {', '.join(unfinished)} are done: run the same command again")
-    base = next(((r.label, rows.averages(r, found.tasks)) for r in found.rows if not _has(r, setting)), None)
+    base = next(((r.label, rows.average(r, found.tasks).mean) for r in found.rows if not _has(r, setting)), None)
     return Sweep(
         setting=setting,
         values=tuple(scores),
-        accuracy=tuple(map(statistics.fmean, scores.values())),
-        spread=tuple(map(rows.spread, scores.values())),
-        base=(base[0], statistics.fmean(base[1])) if base and base[1] else None,
+        accuracy=tuple(score.mean for score in scores.values()),
+        spread=tuple(score.std or 0.0 for score in scores.values()),
+        base=None if base is None or math.isnan(base[1]) else base,
         caution=rows.caution(found),
         notes=found.notes,
     )

@@ -11,6 +11,8 @@ from tta_bench.errors import UserError, did_you_mean
 from tta_bench.inspection import is_inspection
 from tta_bench.report.choose import Wish, comparison
 from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.tables import per_seed
+from tta_bench.report.values import Value, spread
 from tta_bench.store import Store
 
 
@@ -27,19 +29,12 @@ def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Wish] = ()) 
     return replace(found, rows=rows or found.rows)
 
 
-def averages(row: Row, tasks: Sequence[str]) -> list[float]:
-    """Per seed the mean accuracy in percent over all tasks; empty where a task is missing or has failed."""
-    per_seed: dict[int, dict[str, float]] = {}
-    for record in row.records:
-        per_seed.setdefault(record.cell.seed, {}).update(record.task_top1 if record.status == "done" else {})
-    if any(set(scores) != set(tasks) for scores in per_seed.values()):
-        return []
-    return [100 * statistics.fmean(scores.values()) for scores in per_seed.values()]
+def average(row: Row, tasks: Sequence[str]) -> Value:
+    """The mean accuracy in percent over all tasks, then over seeds; only where every task is there for every seed.
 
-
-def spread(values: Sequence[float]) -> float:
-    """Sample standard deviation over seeds; 0 for one seed."""
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+    Scaled after the mean, unlike the tables': the last bit would change the bytes of an SVG.
+    """
+    return spread([100 * statistics.fmean(scores) for scores in per_seed(row, tasks)])
 
 
 def caution(found: Comparison) -> str:

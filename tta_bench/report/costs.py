@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tta_bench.record import Record
@@ -12,6 +12,7 @@ from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import FAILED, Table, Value
 
 IMAGES = 50_000
+MIXED = "Times differ in hardware, threads or version of torch"
 COLUMNS = ("seconds", "ms/image", "× Source", "min/50k", "forwards/image", "backwards/image", "peak MiB", "prepare s")
 
 
@@ -22,7 +23,7 @@ def time_table(comparison: Comparison) -> Table:
     machines = machines_of(comparison)
     notes = [
         f"Measured on {' and '.join(machines)}." if machines else "",
-        "Times differ in hardware: compare forwards and backwards instead." if len(machines) > 1 else "",
+        f"{MIXED}: compare forwards and backwards instead." if len(machines) > 1 else "",
         f"seconds: all of `adapt`, per seed; {_steady_note(comparison)}",
         extrapolated(comparison),
         *_memory_note(comparison),
@@ -31,9 +32,17 @@ def time_table(comparison: Comparison) -> Table:
 
 
 def machines_of(comparison: Comparison) -> list[str]:
-    """The hardware that did the work, each once."""
+    """What did the work, each once: the hardware, and torch where its versions differ."""
     done = [record.environment for record in comparison.records if record.status == "done"]
-    return sorted({f"{there.get('device_name')}, {_threads(there.get('threads'))}" for there in done})
+    mixed = len({_torch(there) for there in done}) > 1
+    return sorted(
+        f"{chip}, {_threads(threads)}{f', {torch}' if mixed else ''}"
+        for chip, threads, torch in {(there.get("device_name"), there.get("threads"), _torch(there)) for there in done}
+    )
+
+
+def _torch(environment: Mapping[str, Any]) -> str:
+    return f"torch {environment.get('packages', {}).get('torch', 'unknown')}"
 
 
 def _threads(count: Any) -> str:
@@ -77,9 +86,8 @@ def _costs(row: Row, source: Sequence[Record]) -> tuple[Value, ...]:
     if not done:
         return (Value(word=FAILED),) * len(COLUMNS)
     images = sum(record.samples for record in done)
-    pairs = paired(done, source)
-    slower = steady_ms([own for own, _ in pairs]) / steady_ms([other for _, other in pairs]) if pairs else None
-    if source and not pairs:  # on other streams, of the same model and batches of the same size
+    slower = times_other(paired(done, source))
+    if source and slower is None:  # on other streams, of the same model and batches of the same size
         slower = steady_ms(done) / steady_ms(source)
     return (
         Value(seconds_per_seed(done), digits=1),
@@ -107,6 +115,11 @@ def paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Re
         for record in records
         if (those := by_stream[_stream(record)])
     ]
+
+
+def times_other(pairs: Sequence[tuple[Record, Record]]) -> float | None:
+    """Steady time per image of the first of each pair as a multiple of the second's; None without pairs."""
+    return steady_ms([own for own, _ in pairs]) / steady_ms([other for _, other in pairs]) if pairs else None
 
 
 def _stream(record: Record) -> tuple[str, str, int]:

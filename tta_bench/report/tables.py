@@ -85,12 +85,17 @@ def over_seeds(row: Row, task: str) -> Value:
 
 def average(row: Row, tasks: Sequence[str]) -> Value:
     """The mean over tasks for each seed, then over seeds; only where every task is there for every seed."""
-    per_seed: dict[int, dict[str, float]] = {record.cell.seed: {} for record in row.records}
+    return spread([statistics.fmean(100 * top1 for top1 in scores) for scores in per_seed(row, tasks)])
+
+
+def per_seed(row: Row, tasks: Sequence[str]) -> list[list[float]]:
+    """The accuracies of all tasks for each seed, as fractions; empty where a seed lacks a task."""
+    found: dict[int, dict[str, float]] = {record.cell.seed: {} for record in row.records}
     for record in row.done:
-        per_seed[record.cell.seed] |= {task: 100 * top1 for task, top1 in record.task_top1.items()}
-    if any(len(scores) < len(tasks) for scores in per_seed.values()):
-        return Value()
-    return spread([statistics.fmean(scores.values()) for scores in per_seed.values()])
+        found[record.cell.seed] |= record.task_top1
+    if any(len(scores) < len(tasks) for scores in found.values()):
+        return []
+    return [list(scores.values()) for scores in found.values()]
 
 
 def _seed_note(comparison: Comparison) -> list[str]:
