@@ -295,3 +295,14 @@ def test_a_typo_in_a_name_does_not_wait_for_torch(words: list[str]) -> None:
 def test_version(cli: Cli) -> None:
     status, shown, _ = cli("--version")
     assert (status, shown.startswith("tta-bench ")) == (0, True)
+
+
+def test_a_terminal_without_our_signs_is_served() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tta_bench.cli.main", "list", "suites"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "digits-c-5" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +38,17 @@ class Choices:
             raise UserError(
                 f"--scenario single has batches of one image, not {self.batch_size}: leave --batch-size out"
             )
-        if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
-            raise UserError(f"--cache {self.cache} is a file, expected a folder")
+        if self.cache is not None:
+            _refuse_unwritable(self.cache)
+
+
+def _refuse_unwritable(cache: Path) -> None:
+    """A cache is made with the first image that is read; that it cannot be is known now."""
+    there = next(folder for folder in (cache.absolute(), *cache.absolute().parents) if os.path.lexists(folder))
+    if not there.is_dir():
+        raise UserError(f"--cache {cache}: {there} is a file, expected a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"--cache {cache}: {there} cannot be written: choose another --cache")
 
 
 def refuse_misnamed(suite: Suite, choices: Choices) -> None:

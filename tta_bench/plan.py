@@ -67,9 +67,12 @@ class Plan:
         refuse_many_models(self.scenario, {model.name for model in self.models.values()})
         self.sources: dict[str, ImageSet] = {}
         self._source_digests: dict[str, str] = {}
-        self.dataset: Dataset = dataset.sized(self.model.input_size, self.model.interpolation)
+        sizes = {task: (model.input_size, model.interpolation) for task, model in self.models.items()}
+        sized = {size: dataset.sized(*size) for size in set(sizes.values())}
+        self.datasets: dict[str, Dataset] = {task: sized[size] for task, size in sizes.items()}
+        self.dataset: Dataset = self.datasets[suite.tasks[0]]
         if any(registry.installed().load(contender.method).needs_source for contender in self.contenders):
-            self.sources = {task: self.dataset.source_images(task) for task in suite.tasks}
+            self.sources = {task: self.datasets[task].source_images(task) for task in suite.tasks}
         for contender in self.contenders:
             try_method(contender, self.model, self.dataset, self.suite.batch_size)
 
@@ -111,10 +114,11 @@ class Plan:
 
     def _parts(self) -> Iterator[list[Part]]:
         """The images of each stream."""
-        return groups(self.scenario, self.suite.tasks, self._open)
+        return groups(self.scenario, self.suite.tasks, self.open)
 
-    def _open(self, task: str, severity: int | None) -> ImageSet:
-        dataset = self.dataset if severity is None else self.dataset.at_severity(severity)
+    def open(self, task: str, severity: int | None = None) -> ImageSet:
+        """A task's images in the size of its model, from the cache if there is one."""
+        dataset = self.datasets[task] if severity is None else self.datasets[task].at_severity(severity)
         images = dataset.open(task)
         if self.cache is None or in_memory(images):
             return images
@@ -128,7 +132,7 @@ class Plan:
 
     def _cell(self, contender: Contender, seed: int, stream: Stream, images: str, model: SourceModel) -> Cell:
         cls = registry.installed().load(contender.method)
-        transform = self.dataset.transform
+        transform = self.datasets[stream.tasks[0]].transform
         resolved = {**settings.defaults(cls), **contender.settings}
         if "seed" in resolved and "seed" not in contender.settings:
             resolved["seed"] = seed  # a method that draws random numbers draws them anew for each seed

@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from io import BytesIO
 from pathlib import Path
@@ -92,12 +92,15 @@ class Store:
         }
         write_whole(self.manifest, _json(new))
 
-    def note_warning(self, warning: str | None) -> None:
-        """Keep what a reader of the tables must know, or forget it when all is well again."""
-        write_whole(self.manifest, _json({**self.read_manifest(), "warnings": [warning] if warning else []}))
+    def note_warnings(self, found: Mapping[str, str]) -> None:
+        """Keep what a reader of results with these weights must know; an empty sentence takes one back."""
+        kept = {weights: told for weights, told in {**self.warnings(), **found}.items() if told}
+        write_whole(self.manifest, _json({**self.read_manifest(), "warnings": kept}))
 
-    def warnings(self) -> list[str]:
-        return list(self.read_manifest().get("warnings", []))
+    def warnings(self) -> dict[str, str]:
+        """What a reader must know, by the hash of the weights that it is about."""
+        noted = self.read_manifest().get("warnings", {})
+        return {"": " ".join(noted)} if isinstance(noted, list) else dict(noted)  # a list: by earlier versions
 
     def save(self, record: Record, predictions: Predictions | None) -> None:
         """Keep a record: predictions first, so that a record on disk always has them beside it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -81,6 +82,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # OpenMP's threads wait by spinning, for so long that two busy processes on one machine crawl. A short spin is as
     # quick on an idle machine and harmless on a busy one. Read when torch is imported; a user's own value stands.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    for channel in (sys.stdout, sys.stderr):
+        if isinstance(channel, io.TextIOWrapper):
+            channel.reconfigure(errors="replace")  # a terminal without our signs shows a ? and goes on
     arguments = list(sys.argv[1:] if argv is None else argv)
     args = parser().parse_args(arguments)
     args.command = ["tta-bench", *arguments]

@@ -50,7 +50,7 @@ def _run(args: argparse.Namespace, chosen: Suite, choices: Choices, folder: Path
     from tta_bench.cli.progress import watch
     from tta_bench.plan import Plan
     from tta_bench.store import Store
-    from tta_bench.tripwire import suspicion
+    from tta_bench.tripwire import suspicions
 
     console = options.console()
     plan = Plan(chosen, choices)
@@ -65,9 +65,9 @@ def _run(args: argparse.Namespace, chosen: Suite, choices: Choices, folder: Path
         plan.on_cache = watcher.on_cache  # not first by `execute`: the tripwire reads images, too
         try:
             if plan.suite.paper:
-                warning = suspicion(plan)
-                store.note_warning(warning)
-                if warning:
+                warnings = suspicions(plan)
+                store.note_warnings(warnings)
+                for warning in filter(None, warnings.values()):
                     console.print(f"WARNING {warning}", style="bold red", markup=False)
             records = execute(plan, store, watcher)
         except KeyboardInterrupt:

@@ -31,7 +31,10 @@ class Runs:
         self._truth: dict[tuple[str, str], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def warnings(self) -> list[str]:
-        return list(dict.fromkeys(warning for store in self.stores for warning in store.warnings()))
+        """What is to be known of these records' weights."""
+        used = {"", *(record.cell.weights for record in self.records)}
+        noted = [pair for store in self.stores for pair in store.warnings().items()]
+        return list(dict.fromkeys(told for weights, told in noted if told and weights in used))
 
     def predictions(self, cell: Cell) -> Predictions:
         return self._home[id(cell)].predictions(cell)
