@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tta_bench import bench, registry, suite
+from tta_bench import bench, memory, registry, suite
 from tta_bench.bench import Watcher
 from tta_bench.choices import Choices
 from tta_bench.cost import CostCounter
@@ -189,3 +189,14 @@ def test_every_cell_gets_a_fresh_model(small_suite: Path, toy: type[Toy]) -> Non
     toy.behaviour = spoil
     records(small_suite)
     assert seen[0] == seen[2] != seen[1]
+
+
+def test_peak_memory_is_that_of_adapting(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a method learns from source images once may take more, and is told apart."""
+    peaks = iter([500, 300])
+    monkeypatch.setattr(memory, "peak", lambda device: {"bytes": next(peaks), "measure": "made up"})
+    started: list[str] = []
+    monkeypatch.setattr(memory, "start", lambda device: started.append("again"))
+    record, _ = run_cell(next(plan(small_suite, "eata").work()))
+    assert (record.memory["bytes"], record.memory["prepare_bytes"]) == (300, 500)
+    assert len(started) == 2

@@ -128,4 +128,4 @@ def _stream(record: Record) -> tuple[str, str, int]:
 
 def _memory_note(comparison: Comparison) -> list[str]:
     measures = {record.memory.get("measure", "") for record in comparison.records} - {""}
-    return [f"peak MiB: {' / '.join(sorted(measures))}."] if measures else []
+    return [f"peak MiB: {' / '.join(sorted(measures))}, while adapting."] if measures else []
