@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests import trees
 from tta_bench.cell import _imports, _source
 from tta_bench.datasets import KINDS, Dataset, open_dataset
+from tta_bench.datasets.imagenet import wnids
 from tta_bench.errors import UserError
 
 
@@ -60,12 +62,46 @@ def test_a_data_root_is_asked_for_in_one_line(config: dict[str, Any], tmp_path: 
         ({"allow_partial": "yes"}, "data: allow_partial: expected true or false"),
         ({"allow_partal": True}, "has no option 'allow_partal'; did you mean 'allow_partial'"),
         ({"kind": "class-folders"}, "kind 'class-folders' has no option 'severity'"),
+        ({"kind": ["x"]}, r"data: unknown kind '\['x'\]'"),
+        ({5: 5}, "kind 'imagenet-c' has no option '5'"),
         ({"kind": "cifar-c", "classes": 20}, "data: classes: expected 10 or 100, got 20"),
     ],
 )
-def test_wrong_options_are_named(change: dict[str, Any], said: str) -> None:
+def test_wrong_options_are_named(change: dict[Any, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         open_dataset({"kind": "imagenet-c", "severity": 5, **change}, (), None)
+
+
+def test_no_images_at_all_are_refused_by_every_kind(tmp_path: Path) -> None:
+    """A partial set may be small, but a stream of nothing would fail later, and with less to say."""
+    for folder in ("ImageNet-C/fog/5", "ImageNet-val", "OfficeHome/Art", "OfficeHome/Clipart", "imagenet-r"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "imagenet-r" / wnids()[0]).write_text("a file of a class's name")
+    trees.visda(tmp_path, [])
+    home = trees.cifar_c(tmp_path, block=0)
+    imagenet_c = trees.partial("imagenet-c", tmp_path, severity=5)
+    office_home = trees.partial("office-home", tmp_path)
+    imagenet_r = trees.partial("class-folders", tmp_path, folder="imagenet-r", classes=200, images=30000)
+    listed = "val_filelists/imagenet_c_r_o_filelist.txt"
+    looks: list[tuple[Callable[[], object], str]] = [
+        (lambda: imagenet_c.inspect("fog"), "ImageNet-C/fog/5: has no images: expected"),
+        (imagenet_c.source_images, "ImageNet-val: has no images: expected"),
+        (lambda: office_home.inspect("Art-to-Clipart"), "Clipart: has no images"),
+        (lambda: office_home.source_images("Art-to-Clipart"), "Art: has no images"),
+        (lambda: imagenet_r.inspect("imagenet-r"), "imagenet-r: has no images"),
+        (imagenet_r.class_mask, "imagenet-r: has no class folders"),
+        (
+            lambda: trees.partial("file-list", tmp_path, folder="VisDA-2021", list=listed, images=1).open("VisDA-2021"),
+            "filelist.txt: has no line",
+        ),
+        (
+            lambda: trees.partial("cifar-c", tmp_path, classes=10, severity=1).open("fog"),
+            f"{home}/labels.npy: is empty",
+        ),
+    ]
+    for look, said in looks:
+        with pytest.raises(UserError, match=said):
+            look()
 
 
 def test_every_kind_can_be_cached_and_read_by_workers(tmp_path: Path) -> None:

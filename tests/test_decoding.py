@@ -12,7 +12,6 @@ import torchvision.transforms as T
 from PIL import Image
 
 from tests import trees
-from tta_bench.datasets import listing
 from tta_bench.datasets.files import decode
 from tta_bench.datasets.transform import Transform, photograph
 from tta_bench.errors import UserError
@@ -85,25 +84,3 @@ def test_a_bad_file_is_named(tmp_path: Path, how: str) -> None:
         data.inspect("fog")
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = trees.write(tmp_path / "a.jpg")
-
-    def denied(*words: Any) -> None:  # root may read anything, so the refusal is played
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Image, "open", denied)
-    with pytest.raises(UserError, match=r"a.jpg: cannot be read as an image \(Permission denied\)"):
-        decode(path, path, photograph(224))
-
-
-def test_an_unreadable_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trees.imagenet_c(tmp_path)
-
-    def denied(folder: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(folder))
-
-    monkeypatch.setattr(listing.os, "scandir", denied)
-    with pytest.raises(UserError, match=r"folder .*fog/5 cannot be listed \(Permission denied\)"):
-        trees.partial("imagenet-c", tmp_path, severity=5).open("fog")

@@ -40,7 +40,7 @@ def test_file_lists_name_bad_lines_and_missing_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no line with the folder 'objectnet'"):
         visda(tmp_path, 2, only="objectnet").open("VisDA-2021")
     file = home / "val_filelists" / "imagenet_c_r_o_filelist.txt"
-    for line in ("val_data/a.jpg", "val_data/a.jpg -1", "val_data/a.jpg cat"):
+    for line in ("val_data/a.jpg", "val_data/a.jpg -1", "val_data/a.jpg cat", f"val_data/a.jpg {'7' * 23}"):
         file.write_text(f"val_data/a.jpg 1\n{line}\n")
         with pytest.raises(UserError, match="line 2: expected 'path label', got"):
             visda(tmp_path, 2).open("VisDA-2021")

@@ -32,6 +32,13 @@ def test_a_tar_gives_the_same_images_as_its_folder(tmp_path: Path, name: str, le
     assert np.array_equal(sent.read(np.array([3])), unpacked.read(np.array([3])))
 
 
+def test_an_empty_folder_does_not_hide_a_tar(tmp_path: Path) -> None:
+    home = trees.imagenet_c(tmp_path / "folders")
+    trees.packed(home / "fog", tmp_path / "ImageNet-C" / "fog.tar", "fog")
+    (tmp_path / "ImageNet-C" / "fog" / "5").mkdir(parents=True)
+    assert len(trees.partial("imagenet-c", tmp_path, severity=5).open("fog").ids) == 6
+
+
 def test_a_tar_is_scanned_once_until_it_changes(tmp_path: Path) -> None:
     home = trees.imagenet_c(tmp_path / "folders", ("fog",), (1, 5))
     file = trees.packed(home / "fog", tmp_path / "ImageNet-C" / "fog.tar", "fog")

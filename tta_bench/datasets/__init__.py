@@ -31,13 +31,13 @@ def open_dataset(config: Mapping[str, Any], tasks: Sequence[str], root: Path | N
     """The dataset that a suite's `data` block describes, checked to know all its tasks."""
     options = dict(config)
     kind = options.pop("kind", None)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise UserError(f"data: unknown kind '{kind}'{did_you_mean(str(kind), KINDS)}")
     cls = KINDS[kind]
     known_options = (*cls.options, *cls.optional)
     for key in options:
         if key not in known_options:
-            raise UserError(f"data: kind '{kind}' has no option '{key}'{did_you_mean(key, known_options)}")
+            raise UserError(f"data: kind '{kind}' has no option '{key}'{did_you_mean(str(key), known_options)}")
     for key in cls.options:
         if key not in options:
             raise UserError(f"data: kind '{kind}' needs the option '{key}'")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tta_bench.datasets.opening import OnOpened
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 from tta_bench.images import ImageSet
@@ -42,8 +43,11 @@ class Dataset(ABC):
         """The images of a task; data that cannot be read, or is not whole, is a UserError."""
 
     @abstractmethod
-    def inspect(self, task: str, *, sample: int | None = SAMPLE) -> str:
-        """Look at a task, and decode a sample of it (None: all); says what is there, or a UserError what is wrong."""
+    def inspect(self, task: str, *, sample: int | None = SAMPLE, on_opened: OnOpened | None = None) -> str:
+        """Look at a task, and decode a sample of it; says what is there, or a UserError what is wrong.
+
+        Without a sample all images are decoded, which is told to `on_opened`, and the error names all that are bad.
+        """
 
     @abstractmethod
     def source_images(self, task: str | None = None) -> ImageSet:
@@ -51,6 +55,13 @@ class Dataset(ABC):
 
         The task matters only where each has a source of its own. What is not there is a UserError.
         """
+
+    def seems_there(self, task: str) -> bool:
+        """Whether something has a task's name on disk, from a look at names alone: `open` may still refuse it.
+
+        That nothing of this kind of data is there may be a UserError, too.
+        """
+        return True
 
     def originals(self, task: str) -> ImageSet | None:
         """The images of a task before they were corrupted, in the same order; None where there are none.

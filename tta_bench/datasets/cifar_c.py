@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
+from tta_bench.datasets.listing import is_file
 from tta_bench.datasets.on_disk import SOURCE_IMAGES, OnDisk, severity_of
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
@@ -86,6 +87,9 @@ class CifarC(OnDisk):
     def published(self, task: str) -> tuple[int, int]:
         return self.num_classes, PUBLISHED
 
+    def seems_there(self, task: str) -> bool:
+        return is_file(self._home() / f"{task}.npy")
+
     def open(self, task: str) -> ArrayFile:
         file = self._home() / f"{task}.npy"
         labels, count = self._labels(), len(_map(file))
@@ -110,7 +114,7 @@ class CifarC(OnDisk):
     def _clean(self, need: str) -> ArrayFile:
         """All clean test images; the published download has none, so the user brings them."""
         file = self._home() / "original.npy"
-        if not file.is_file():
+        if not is_file(file):
             raise UserError(
                 f"{need}: put the original test images, in the order of labels.npy, as bytes of shape "
                 f"(10000, 32, 32, 3) into {file}"
@@ -124,12 +128,14 @@ class CifarC(OnDisk):
     def _labels(self) -> NDArray[np.int64]:
         file = self._home() / "labels.npy"
         labels: NDArray[Any] = _load(file)
+        if not labels.size:
+            raise UserError(f"{file}: is empty: get this file again")
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= self.num_classes:
             raise UserError(f"{file}: expected a row of labels from 0 to {self.num_classes - 1}")
         return labels.astype(np.int64)
 
     def _home(self) -> Path:
-        return self.find((f"CIFAR-{self.num_classes}-C",), lambda folder: (folder / "labels.npy").is_file())
+        return self.find((f"CIFAR-{self.num_classes}-C",), lambda folder: is_file(folder / "labels.npy"))
 
 
 def _map(file: Path) -> NDArray[np.uint8]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import ImageNetKind, ranks, refuse_strange
-from tta_bench.datasets.listing import complaint, list_classes, list_folders
+from tta_bench.datasets.listing import complaint, list_classes, list_folders, list_names
 from tta_bench.datasets.on_disk import in_folders, whole_number, words
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
@@ -50,6 +50,8 @@ class ClassFolders(ImageNetKind):
         home = self._home()
         names = list_folders(home)
         refuse_strange(home, names)
+        if not names:
+            raise UserError(f"{home}: has no class folders")
         if len(names) != self._published[0]:
             self.refuse_partial(home, f"{len(names)} classes, expected {self._published[0]}")
         return tuple(sorted(ranks()[name] for name in names))
@@ -62,12 +64,13 @@ class ClassFolders(ImageNetKind):
         rank = {name: i for i, name in enumerate(found)}
         return in_folders(home, found, rank, self.transform)
 
+    def seems_there(self, task: str) -> bool:
+        self._home()  # the task is this folder
+        return True
+
     def _home(self) -> Path:
         return self.find((self.folder,), _holds_classes)
 
 
 def _holds_classes(folder: Path) -> bool:
-    try:
-        return any(name in ranks() for name in list_folders(folder))
-    except UserError:
-        return False
+    return any(name in ranks() for name in list_names(folder))

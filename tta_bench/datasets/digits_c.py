@@ -10,6 +10,7 @@ from tta_bench import digits
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.on_disk import severity_of
+from tta_bench.datasets.opening import OnOpened
 from tta_bench.images import ImageSet
 
 
@@ -35,7 +36,7 @@ class DigitsC(Dataset):
     def originals(self, task: str) -> ImageSet:
         return digits.stream_images()
 
-    def inspect(self, task: str, *, sample: int | None = SAMPLE) -> str:
+    def inspect(self, task: str, *, sample: int | None = SAMPLE, on_opened: OnOpened | None = None) -> str:
         return f"{digits.STREAM_IMAGES} images, severity {self.severity}"
 
     def source_images(self, task: str | None = None) -> ImageSet:

@@ -10,10 +10,12 @@ import numpy as np
 
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind
-from tta_bench.datasets.listing import some
+from tta_bench.datasets.listing import is_file, not_in, some
 from tta_bench.datasets.on_disk import whole_number, words
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
+
+DIGITS = 9  # a longer label is none, and would not fit into an array
 
 
 class FileList(ImageNetKind):
@@ -54,8 +56,11 @@ class FileList(ImageNetKind):
     def published(self, task: str) -> tuple[int, int]:
         return CLASSES, self.images
 
+    def seems_there(self, task: str) -> bool:
+        return is_file(self._home() / self.list)
+
     def open(self, task: str) -> FolderImages:
-        home = self.find((self.folder,), lambda folder: (folder / self.list).is_file())
+        home = self._home()
         file = home / self.list
         rows = self._rows(file)
         if len(rows) != self.images:
@@ -64,6 +69,9 @@ class FileList(ImageNetKind):
         _refuse_missing(home, file, ids)
         labels = np.minimum(np.array([label for _, label in rows], np.int64), CLASSES)
         return FolderImages(home, ids, labels, self.transform)
+
+    def _home(self) -> Path:
+        return self.find((self.folder,), lambda folder: is_file(folder / self.list))
 
     def _rows(self, file: Path) -> list[tuple[str, int]]:
         try:
@@ -79,7 +87,7 @@ class FileList(ImageNetKind):
 
 def _row(file: Path, number: int, line: str) -> tuple[str, int]:
     path, _, label = line.strip().rpartition(" ")
-    if not path or not label.isdecimal():
+    if not path or not label.isdecimal() or len(label) > DIGITS:
         raise UserError(f"{file}, line {number}: expected 'path label', got '{line.strip()[:80]}'")
     for start in ("<root>/", "./"):
         path = path.strip().removeprefix(start)
@@ -88,14 +96,10 @@ def _row(file: Path, number: int, line: str) -> tuple[str, int]:
 
 def _refuse_missing(home: Path, file: Path, ids: Sequence[str]) -> None:
     """Lists each folder once instead of asking for every file."""
-    names: dict[str, set[str]] = {}
-    missing = []
+    names: dict[str, list[str]] = {}
     for path in ids:
-        folder, _, name = path.rpartition("/")
-        if folder not in names:
-            at = home / folder
-            names[folder] = {entry.name for entry in at.iterdir()} if at.is_dir() else set()
-        if name not in names[folder]:
-            missing.append(path)
+        folder, slash, name = path.rpartition("/")
+        names.setdefault(folder + slash, []).append(name)
+    missing = [folder + name for folder, wanted in names.items() for name in not_in(home / folder, wanted)]
     if missing:
         raise UserError(f"{home}: {len(missing):,} of {len(ids):,} files in {file.name} are missing: {some(missing)}")

@@ -101,7 +101,9 @@ def decode(file: Path | io.BytesIO, name: object, view: Transform) -> NDArray[np
     except UnidentifiedImageError as error:
         raise UserError(f"{name}: is no image: get this file again") from error
     except Exception as error:  # Pillow raises many kinds on broken content
-        why = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
+        if isinstance(error, OSError) and error.strerror:  # the disk says no: another copy would not help
+            raise UserError(f"{name}: cannot be read ({error.strerror})") from error
+        why = " ".join(str(error).split())
         raise UserError(f"{name}: cannot be read as an image ({why}): get this file again") from error
 
 

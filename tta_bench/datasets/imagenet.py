@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.listing import complaint, list_classes
+from tta_bench.datasets.listing import complaint, is_folder, list_classes
 from tta_bench.datasets.on_disk import OnDisk, in_folders, some_of
 from tta_bench.errors import UserError
 
@@ -63,7 +63,7 @@ class ImageNetKind(OnDisk):
         """Where the clean validation images lie; `need` begins the error if they do not."""
         root = self.data_root()
         for name in CLEAN_FOLDERS:
-            if (root / name).is_dir():
+            if is_folder(root / name):
                 return root / name
         raise UserError(
             f"{need}: put the ImageNet validation images as {root / CLEAN_FOLDERS[0]}/<wnid>/*.JPEG "

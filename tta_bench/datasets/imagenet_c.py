@@ -11,7 +11,16 @@ import numpy as np
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
 from tta_bench.datasets.files import FolderImages, TarImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_strange, wnids
-from tta_bench.datasets.listing import Classes, complaint, list_classes, some
+from tta_bench.datasets.listing import (
+    Classes,
+    complaint,
+    is_file,
+    is_folder,
+    is_there,
+    list_classes,
+    list_folders,
+    some,
+)
 from tta_bench.datasets.on_disk import in_folders, labels_of, severity_of
 from tta_bench.datasets.tar import index
 from tta_bench.datasets.transform import Transform
@@ -60,17 +69,24 @@ class ImageNetC(ImageNetKind):
         return CLASSES, 50_000
 
     def open(self, task: str) -> ImageSet:
-        home = self.find(("ImageNet-C", "imagenet-c"), _holds_corruptions)
+        home = self._home()
         folder = home / task / str(self.severity)
-        if folder.is_dir():
+        there = is_folder(folder)
+        if there and list_folders(folder):
             return self._from_folder(folder, task)
-        for file in _tars(home, task):
+        for file in _tars(home, task):  # an empty folder does not hide them
             return self._from_tar(file, task)
+        if there:
+            raise UserError(f"{folder}: has no images: expected {self.layout}")
         raise UserError(f"{folder} is missing: expected {self.layout}")
 
+    def seems_there(self, task: str) -> bool:
+        home = self._home()
+        return is_folder(home / task / str(self.severity)) or bool(_tars(home, task))
+
     def made_by(self) -> str:
-        home = self.find(("ImageNet-C", "imagenet-c"), _holds_corruptions)
-        return "make-corrupted" if (home / MADE).is_file() else ""
+        home = self._home()
+        return "make-corrupted" if is_file(home / MADE) else ""
 
     def originals(self, task: str) -> FolderImages:
         """The validation images of the same names, seen as the corrupted ones were before their corruption."""
@@ -82,6 +98,9 @@ class ImageNetC(ImageNetKind):
         if missing:
             raise UserError(f"no originals: {folder}: {len(missing):,} of {len(ids):,} are missing: {some(missing)}")
         return FolderImages(folder, ids, corrupted.labels, self.clean_view())
+
+    def _home(self) -> Path:
+        return self.find(("ImageNet-C", "imagenet-c"), _holds_corruptions)
 
     def _from_folder(self, folder: Path, task: str) -> FolderImages:
         found = list_classes(folder)
@@ -108,9 +127,13 @@ class ImageNetC(ImageNetKind):
 
 def _tars(home: Path, task: str) -> list[Path]:
     """The tars that may hold a corruption, and are there."""
-    names = [f"{task}.tar", *(part for part, corruptions in PARTS.items() if task in corruptions)]
-    return [home / name for name in names if (home / name).is_file()]
+    return [home / name for name in _tar_names(task) if is_file(home / name)]
+
+
+def _tar_names(task: str) -> list[str]:
+    return [f"{task}.tar", *(part for part, corruptions in PARTS.items() if task in corruptions)]
 
 
 def _holds_corruptions(folder: Path) -> bool:
-    return any((folder / name).is_dir() or _tars(folder, name) for name in ALL)
+    # A link that leads nowhere counts: whoever opens its task will name it, and the other tasks go on.
+    return any(is_there(folder / name) for task in ALL for name in (task, *_tar_names(task)))

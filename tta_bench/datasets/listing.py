@@ -1,7 +1,11 @@
-"""Lists folders of classes and compares them with what is published. Opens no image: full ImageNet-C takes seconds."""
+"""Looks at folders of classes, and compares them with what is published. Opens no image: ImageNet-C takes seconds.
+
+What is not there is one thing, what cannot be looked at another: the second is always a UserError.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -19,6 +23,21 @@ LONG_WAIT = 1e-3  # seconds a folder: 15 for the 15,000 of ImageNet-C
 AT_ONCE = 16
 
 Classes = Mapping[str, Sequence[str]]  # class name to its file names; both in sorted order
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there, or a link to one."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there, or a link to one."""
+    return stat.S_ISREG(_mode(path))
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything has this name, be it a link that leads nowhere."""
+    return _mode(path, follow=False) != 0
 
 
 def list_classes(folder: Path) -> dict[str, list[str]]:
@@ -44,6 +63,28 @@ def list_folders(folder: Path) -> list[str]:
     """The names of the folders in `folder`, sorted; hidden ones are passed over."""
     with _scan(folder) as entries:
         return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
+
+
+def list_names(folder: Path) -> list[str]:
+    """The names of all that is in `folder`; links are not followed."""
+    with _scan(folder) as entries:
+        return [entry.name for entry in entries]
+
+
+def not_in(folder: Path, names: Sequence[str]) -> list[str]:
+    """Those of the names that `folder` does not have, or all if it is not there; what is no file is a UserError.
+
+    The folder is listed once, which tells kinds as well: a look at each of 17,304 files would take a network disk long.
+    """
+    if not is_folder(folder):
+        return list(names)
+    with _scan(folder) as entries:
+        there = {entry.name: entry for entry in entries}
+    missing = [name for name in names if name not in there]
+    for entry in (there[name] for name in names if name in there):
+        if not entry.is_file(follow_symlinks=False):
+            _refuse_no_file(entry)
+    return missing
 
 
 def complaint(
@@ -99,7 +140,7 @@ def _refuse_no_file(entry: os.DirEntry[str]) -> None:
     try:
         is_file = stat.S_ISREG(entry.stat().st_mode)
     except OSError as error:
-        raise UserError(f"{entry.path}: a link that cannot be followed ({error.strerror})") from error
+        raise _cannot_follow(entry.path, error) from error
     if not is_file:
         raise UserError(f"{entry.path}: expected an image file, this is none")
 
@@ -108,7 +149,25 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError as error:  # a link that leads to itself
-        raise UserError(f"{entry.path}: a link that cannot be followed ({error.strerror})") from error
+        raise _cannot_follow(entry.path, error) from error
+
+
+def _mode(path: Path, *, follow: bool = True) -> int:
+    """The kind of what is there; 0 if nothing is. Path.is_dir would raise on some errors and hide the others."""
+    try:
+        return path.stat(follow_symlinks=follow).st_mode
+    except ValueError:  # a name that no file can have
+        return 0
+    except OSError as error:
+        if error.errno == errno.ELOOP or os.path.islink(path):  # noqa: PTH114  # Path.is_symlink may raise again
+            raise _cannot_follow(path, error) from error
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return 0
+        raise UserError(f"{path}: cannot be looked at ({error.strerror})") from error
+
+
+def _cannot_follow(path: Path | str, error: OSError) -> UserError:
+    return UserError(f"{path}: a link that cannot be followed ({error.strerror})")
 
 
 @contextmanager

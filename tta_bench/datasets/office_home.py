@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.listing import complaint, list_classes, list_folders, some
+from tta_bench.datasets.listing import complaint, is_file, is_folder, list_classes, list_folders, some
 from tta_bench.datasets.on_disk import OnDisk, in_folders, some_of
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, did_you_mean
@@ -45,6 +45,9 @@ class OfficeHome(OnDisk):
     def open(self, task: str) -> FolderImages:
         return self.domain(PAIRS[task][1])
 
+    def seems_there(self, task: str) -> bool:
+        return self._folder(PAIRS[task][1]) is not None
+
     def source_images(self, task: str | None = None) -> FolderImages:
         """2,000 images of the domain that the task's model was trained on."""
         if task is None:
@@ -56,7 +59,7 @@ class OfficeHome(OnDisk):
         source = PAIRS[task][0]
         places = model_places(self.root, source)
         for place in places:
-            if place.is_file():
+            if is_file(place):
                 return str(place)
         raise UserError(
             f"no source model of {source} in {' or '.join(map(str, places))}: "
@@ -89,11 +92,11 @@ class OfficeHome(OnDisk):
         return names
 
     def _home(self) -> Path:
-        return self.find(HOMES, lambda home: any((home / f).is_dir() for names in FOLDERS.values() for f in names))
+        return self.find(HOMES, lambda home: any(is_folder(home / f) for names in FOLDERS.values() for f in names))
 
     def _folder(self, domain: str) -> Path | None:
         home = self._home()
-        return next((home / name for name in FOLDERS[domain] if (home / name).is_dir()), None)
+        return next((home / name for name in FOLDERS[domain] if is_folder(home / name)), None)
 
 
 def model_places(root: Path | None, domain: str) -> tuple[Path, ...]:

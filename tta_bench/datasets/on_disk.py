@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.listing import Classes
+from tta_bench.datasets.listing import Classes, is_folder
+from tta_bench.datasets.opening import OnOpened, refuse_bad
 from tta_bench.datasets.transform import INTERPOLATIONS, Transform, photograph
 from tta_bench.errors import UserError
 from tta_bench.seeding import permutation
@@ -44,6 +45,9 @@ class OnDisk(Dataset):
     @abstractmethod
     def transform(self) -> Transform | None: ...
 
+    @abstractmethod
+    def seems_there(self, task: str) -> bool: ...
+
     def sized(self: D, size: int, interpolation: str | None = None) -> D:
         return self._with(size=size, interpolation=self.wanted or interpolation or self.interpolation)
 
@@ -52,31 +56,31 @@ class OnDisk(Dataset):
         vars(changed).update(changes)
         return changed
 
-    def inspect(self, task: str, *, sample: int | None = SAMPLE) -> str:
+    def inspect(self, task: str, *, sample: int | None = SAMPLE, on_opened: OnOpened | None = None) -> str:
         images = self.open(task)
-        chosen = permutation(len(images.ids), "inspect", task)[:sample]
-        for position in chosen:
-            images.read(np.array([position]))
+        opened = len(images.ids) if sample is None else min(sample, len(images.ids))
+        if sample is None:
+            refuse_bad(images, on_opened)
+        else:
+            for position in permutation(len(images.ids), "inspect", task)[:sample]:
+                images.read(np.array([position]))
         partial = " (allow_partial: not compared with what is published)" if self.allow_partial else ""
-        return f"{len(np.unique(images.labels))} classes, {len(images.ids):,} images, {len(chosen)} opened{partial}"
+        return f"{len(np.unique(images.labels))} classes, {len(images.ids):,} images, {opened:,} opened{partial}"
 
     def data_root(self) -> Path:
         """Where the user's datasets lie."""
         if self.root is None:
             raise UserError(f"this suite needs --data-root DIR with {self.layout}")
-        if not self.root.is_dir():
+        if not is_folder(self.root):
             raise UserError(f"--data-root {self.root} is no folder: expected one with {self.layout}")
         return self.root
 
     def find(self, names: Iterable[str], holds: Callable[[Path], bool]) -> Path:
         """The first folder of these names below the data root that holds the data, or the data root itself."""
         root = self.data_root()
-        try:
-            for folder in (*(root / name for name in names), root):
-                if holds(folder):
-                    return folder
-        except OSError as error:
-            raise UserError(f"--data-root {root} cannot be read ({error})") from error
+        for folder in (*(root / name for name in names), root):
+            if is_folder(folder) and holds(folder):
+                return folder
         raise UserError(f"nothing for this suite in --data-root {root}: expected {self.layout}")
 
     def refuse_partial(self, where: Path, complaint: str | None) -> None:
@@ -109,7 +113,9 @@ def words(key: str, value: Any) -> str:
 def in_folders(
     folder: Path, found: Classes, rank: Mapping[str, int], view: Transform, *, prefix: str = ""
 ) -> FolderImages:
-    """The images of class folders, labelled by the rank of their class."""
+    """The images of class folders, labelled by the rank of their class; that there are none is a UserError."""
+    if not found:
+        raise UserError(f"{folder}: has no images: expected a folder for each class in it")
     ids = [f"{prefix}{name}/{file}" for name, files in found.items() for file in files]
     return FolderImages(folder, ids, labels_of(found, rank), view, prefix)
 
