@@ -88,9 +88,15 @@ def _try_methods(
 ) -> None:
     """Build every method and let it adapt to a few images of the task, where they can be read."""
     there = [contender for contender in contenders if contender is not None]
+    told = {finding.told for finding in found if not finding.ok}
     source = None
     if any(registry.installed().load(contender.method).needs_source for contender in there):
         source = found.look("source images", lambda: dataset.source_images(task), lambda s: f"{len(s.ids):,} images")
+        if source is None and found[-1].told in told:
+            found.pop()
+    if _why_without_classes(dataset) in told:  # each method would say it again
+        found.append(Finding(f"methods on {model.name}", True, "not tried, the classes of their images are not known"))
+        return
     device = _device(choices)
     batch_size = 1 if choices.scenario == "single" else choices.batch_size or suite.batch_size
     numbers = sum(parameter.numel() for parameter in model.network.parameters())
@@ -126,6 +132,15 @@ def _images(dataset: Dataset, task: str) -> ImageSet | None:
         return dataset.open(task)
     except UserError:
         return None
+
+
+def _why_without_classes(dataset: Dataset) -> str | None:
+    """Why the classes cannot be known, where folders name them; None if they can."""
+    try:
+        _ = dataset.num_classes, dataset.class_mask()
+    except UserError as error:
+        return str(error)
+    return None
 
 
 def _settings_line(contender: Contender) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from tta_bench.choices import Choices
 from tta_bench.datasets import open_dataset
+from tta_bench.datasets.base import SAMPLE
 from tta_bench.errors import UserError
 from tta_bench.scenarios import levels
 from tta_bench.suite import Suite
 
 T = TypeVar("T")
+
+OnTaskOpened = Callable[[str, int, int], None]  # task, images opened, of how many
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,10 @@ class Findings(list[Finding]):
         return found
 
 
-def in_data(suite: Suite, choices: Choices) -> list[Finding]:
-    """Count classes and images of every task, and open a few."""
+def in_data(
+    suite: Suite, choices: Choices, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
+) -> list[Finding]:
+    """Count classes and images of every task, and open a few; without a sample all, which is told to `on_opened`."""
     findings = Findings()
     dataset = findings.look(
         "data",
@@ -50,7 +56,8 @@ def in_data(suite: Suite, choices: Choices) -> list[Finding]:
         return findings
     try:
         for name, level, task in levels(choices.scenario, suite.tasks, dataset):
-            findings.look(f"task {name}", lambda level=level, task=task: level.inspect(task), str)  # type: ignore[misc]
+            told = partial(on_opened, name) if on_opened else None
+            findings.look(f"task {name}", partial(level.inspect, task, sample=sample, on_opened=told), str)
     except UserError as error:  # the scenario is not for such data
         findings.append(Finding("--scenario", False, str(error)))
     return findings

@@ -11,6 +11,8 @@ from tta_bench.cli import options
 from tta_bench.processes import meanwhile, without_collector
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tta_bench.choices import Choices
     from tta_bench.findings import Finding
     from tta_bench.suite import Suite
@@ -21,9 +23,12 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "check",
         help="find what is wrong before time is spent",
         description="Check data, weights, methods and settings of a run, and try every method on a few images. "
-        "Takes the options of run.",
+        "Takes the options of run. --every-image finds all bad files, and needs as long as decoding everything.",
     )
     options.add_choices(verb)
+    verb.add_argument(
+        "--every-image", action="store_true", help="open every image of every task, not a few, and name all bad ones"
+    )
     verb.set_defaults(action=run)
 
 
@@ -32,10 +37,11 @@ def run(args: argparse.Namespace) -> int:
 
     console = options.console()
     chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is answered before torch is imported
-    findings = _look(chosen, choices)
+    findings = _look_at_every_image(chosen, choices, console) if args.every_image else _look(chosen, choices)
     for finding in findings:
         mark, style = ("ok   ", "green") if finding.ok else ("ERROR", "bold red")
-        console.print(f"{mark} {finding.what}: {finding.told}", style=style if not finding.ok else "", markup=False)
+        line = f"{mark} {finding.what}: {finding.told}"
+        console.print(line, style=style if not finding.ok else "", markup=False, soft_wrap=True)  # paths stay whole
     wrong = sum(not finding.ok for finding in findings)
     console.print(f"{wrong} of {len(findings)} checks failed." if wrong else "All is well: `run` may start.")
     return 2 if wrong else 0
@@ -49,3 +55,24 @@ def _look(suite: Suite, choices: Choices) -> list[Finding]:
         from tta_bench.check import check
 
         return check(suite, choices, data)
+
+
+def _look_at_every_image(suite: Suite, choices: Choices, console: Console) -> list[Finding]:
+    """All findings, with a bar while images are opened: it needs the terminal, so no other process does this."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from tta_bench.check import check
+    from tta_bench.findings import in_data
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+
+    def data() -> list[Finding]:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+            bar = bars.add_task("")
+
+            def on_opened(task: str, done: int, total: int) -> None:
+                bars.update(bar, description=f"opening {task}", completed=done, total=total)
+
+            return in_data(suite, choices, sample=None, on_opened=on_opened)
+
+    return check(suite, choices, data)
