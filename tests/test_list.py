@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import trees
 from tests.conftest import Cli
 from tta_bench import suite
 
@@ -55,6 +56,60 @@ def test_found_is_asked_of_the_folder(cli: Cli, tmp_path: Path) -> None:
     found = {line.split()[0]: line.split()[5] for line in shown.splitlines() if line.startswith(" digits-c-5")}
     assert found == {"digits-c-5": "yes"}
     assert " ? " not in shown
+
+
+def test_found_counts_the_tasks_that_are_there(cli: Cli, tmp_path: Path) -> None:
+    home = trees.imagenet_c(tmp_path, ("gaussian_noise",), classes=1, each=1)
+    (home / "weather.tar").touch()  # four tasks; what is in it, `check` tells
+    trees.class_folders(tmp_path, "imagenet-r", trees.some_wnids(1))
+    trees.visda(tmp_path, [("a.jpg", 1)]).rename(tmp_path / "visda-2021")
+    trees.office_home(tmp_path)
+    (tmp_path / "OfficeHome" / "Art").rename(tmp_path / "Art")
+    trees.cifar_c(tmp_path)
+    _, shown, _ = cli("list", "suites", "--data-root", tmp_path)
+    found = {line.split()[0]: " ".join(line.split()[5:]) for line in shown.splitlines() if " " in line.strip()}
+    expected = {
+        "imagenet-c-5": "5 of 15 tasks",
+        "imagenet-c-4": "4 of 15 tasks",
+        "cost": "yes",
+        "imagenet-r": "yes",
+        "imagenet-a": "no",
+        "visda-2021": "yes",
+        "office-home": "9 of 12 tasks",
+        "cifar10-c-5": "1 of 15 tasks",
+        "cifar100-c-5": "no",
+        "digits-c-5": "yes",
+    }
+    assert {name: found[name] for name in expected if not found[name].startswith(expected[name])} == {}
+
+
+def test_a_data_root_that_is_no_folder_is_an_error(cli: Cli, tmp_path: Path) -> None:
+    status, _, said = cli("list", "suites", "--data-root", tmp_path / "none")
+    assert (status, said) == (2, f"tta-bench: error: --data-root {tmp_path / 'none'} is no folder\n")
+
+
+@pytest.mark.parametrize("columns", ["40", "79"])
+@pytest.mark.parametrize("what", WHAT)
+def test_a_narrow_screen_gets_a_line_for_each_value(
+    cli: Cli, what: str, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = cli("list", what)[1].splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    first = lines.index(f"  {WHAT[what]}") + 1
+    expected = {
+        "methods": "    paper: Wang et al., ICLR 2021",
+        "suites": "    tasks: 15",
+        "models": "    classes: 10",
+    }
+    assert lines[first] == expected[what]
+    if what == "suites":
+        assert lines[first + 1 : first + 5] == [
+            "    model: digits-vit",
+            "    batch: 32",
+            "    needs: nothing",
+            "    found: yes",
+        ]
 
 
 def test_help_says_how_to_name_a_local_checkpoint(cli: Cli) -> None:

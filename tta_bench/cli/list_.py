@@ -16,7 +16,10 @@ from tta_bench.cli import options
 from tta_bench.errors import UserError
 
 if TYPE_CHECKING:
+    from tta_bench.datasets import Dataset
     from tta_bench.suite import Suite
+
+NARROW = 80  # fewer columns than this hold no table
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,7 +72,10 @@ def _methods() -> None:
 
 def _suites(root: Path | None) -> None:
     from tta_bench import suite
+    from tta_bench.datasets.listing import is_folder
 
+    if root is not None and not is_folder(root):
+        raise UserError(f"--data-root {root} is no folder")
     rows, layouts, tags = [], {}, {}
     for name in suite.names():
         found = suite.load(name)
@@ -84,7 +90,8 @@ def _suites(root: Path | None) -> None:
         ("suite", "tasks", "model", "batch", "needs", "found", "answers"),
         rows,
         "tasks: how many; batch: images per batch; needs: what must lie below --data-root; found: whether it does "
-        "(?: say --data-root); answers: the table of the DPAL paper that the suite runs anew.",
+        "(?: say --data-root; `check` tells whether it is whole); "
+        "answers: the table of the DPAL paper that the suite runs anew.",
     )
     _say("models by their whole names:")
     for tag in sorted(tag for model, tag in tags.items() if tag != model):
@@ -103,11 +110,16 @@ def _data(found: Suite, root: Path | None) -> tuple[str, str]:
         return "", "yes"
     if root is None:
         return dataset.layout, "?"
+    there = sum(_seems_there(dataset, task) for task in found.tasks)
+    whole = there == len(found.tasks)
+    return dataset.layout, "yes" if whole else f"{there} of {len(found.tasks)} tasks" if there else "no"
+
+
+def _seems_there(dataset: Dataset, task: str) -> bool:
     try:
-        dataset.open(found.tasks[0])
+        return dataset.seems_there(task)
     except UserError:
-        return dataset.layout, "no"
-    return dataset.layout, "yes"
+        return False
 
 
 def _is_published(table: str) -> bool:
@@ -134,13 +146,21 @@ def _models() -> None:
 
 
 def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], footer: str) -> None:
+    console = options.narrow_console()
+    if console.width < NARROW:
+        for name, *cells in rows:
+            _say(name)
+            for key, cell in zip(head[1:], cells, strict=True):
+                _say(f"  {key}: {cell}")
+        _say(footer)
+        return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in head:
         # The first names what a command line takes, so it stays whole where it can.
         table.add_column(name, overflow="fold", no_wrap=name == head[0])
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    options.narrow_console().print(table)
+    console.print(table)
     _say(footer)
 
 
