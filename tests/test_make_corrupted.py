@@ -224,6 +224,24 @@ def test_a_tree_made_otherwise_is_left_alone(cli: Cli, clean: Path, tmp_path: Pa
     assert files(tmp_path / "c") == before
 
 
+@pytest.mark.parametrize("there", ["fog/5/n01440764/a.JPEG", "speckle_noise/1/a.JPEG", "frost.tar", "weather.tar"])
+def test_a_download_with_gaps_is_left_alone(cli: Cli, clean: Path, tmp_path: Path, there: str) -> None:
+    (tmp_path / "c" / there).parent.mkdir(parents=True)
+    (tmp_path / "c" / there).write_bytes(b"of another make")
+    before = files(tmp_path / "c")
+    status, _, err = cli("make-corrupted", "--from", clean, "--out", tmp_path / "c", "--corruptions", "snow", *SMALL)
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"--out {tmp_path / 'c'} has {there.split('/')[0]} but no make-corrupted.json" in err
+    assert err.endswith("choose another --out\n")
+    assert files(tmp_path / "c") == before
+
+
+def test_what_else_lies_in_a_folder_does_not_matter(cli: Cli, clean: Path, tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "README").touch()
+    assert cli("make-corrupted", "--from", clean, "--out", tmp_path / "c", "--corruptions", "snow", *SMALL)[0] == 0
+
+
 def test_parts_of_killed_processes_are_cleared_away(clean: Path, tmp_path: Path) -> None:
     old, live = tmp_path / "c" / ".parts-old", tmp_path / "c" / ".parts-live"
     for folder in (old, live):

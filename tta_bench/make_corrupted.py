@@ -30,8 +30,8 @@ from PIL import Image
 from tta_bench.cell import code_hash
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT, SEVERITIES, corrupt
 from tta_bench.datasets.files import decode
-from tta_bench.datasets.imagenet_c import MADE
-from tta_bench.datasets.listing import list_classes
+from tta_bench.datasets.imagenet_c import ALL, MADE, PARTS
+from tta_bench.datasets.listing import list_classes, some
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.processes import interrupts_held
@@ -149,6 +149,7 @@ def _prepare(job: Job) -> None:
     """Claim the output folder; a tree that was made otherwise is left alone."""
     note = job.out / MADE
     code = {name: code_hash(f"tta_bench.{name}") for name in ("corruptions", "datasets.transform")}
+    refuse_other_make(job.out)
     made = {"size": job.size, "quality": QUALITY, "code": code}
     try:
         job.out.mkdir(parents=True, exist_ok=True)
@@ -160,6 +161,18 @@ def _prepare(job: Job) -> None:
         raise UserError(f"--out {job.out} cannot be used: {told}: choose another --out") from error
     if before != made:
         raise UserError(f"--out {job.out} was made otherwise ({before}, now {made}): choose another --out")
+
+
+def refuse_other_make(out: Path) -> None:
+    """Corrupted images of another make, such as a download with gaps, stay unmixed: our note would claim them all."""
+    names = (*ALL, *(f"{corruption}.tar" for corruption in ALL), *PARTS)
+    there = [name for name in names if (out / name).exists()]
+    # In this order, because another process may be at its first file: it has written the note before that.
+    if there and not (out / MADE).exists():
+        raise UserError(
+            f"--out {out} has {some(there)} but no {MADE}, so they are of another make, perhaps a download, and are "
+            f"not to be mixed: choose another --out"
+        )
 
 
 @contextmanager
