@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,59 @@ def test_a_note_that_does_not_fit_its_weights_is_told_in_a_few_names(tmp_path: P
     with pytest.raises(UserError, match=r"size mismatch: .* \(1, 1, 8\) where the model has .* more$") as caught:
         models.load(str(tmp_path / "bad.safetensors"))
     assert len(str(caught.value)) - len(str(tmp_path)) < 350
+
+
+SIZES = {"img_size": 32, "patch_size": 16, "num_classes": 7, "embed_dim": 8, "depth": 1, "num_heads": 1}
+NOTE: dict[str, Any] = {"architecture": SIZES, "mean": [0.5] * 3, "std": [0.5] * 3, "made_by": {}}
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ({**NOTE, "architecture": {"timm": "digits-vit"}}, r"cannot be built \(RuntimeError: Unknown model"),
+        (
+            {**NOTE, "architecture": {"timm": "a.safetensors"}},
+            "if it is that of a timm model, say --model NAME=",
+        ),
+        ({**NOTE, "architecture": {**SIZES, "num_heads": 3}}, "the architecture in its header cannot be built"),
+        ({**NOTE, "architecture": {**SIZES, "legs": 4}}, "cannot be built .TypeError: .*legs"),
+        ({**NOTE, "architecture": "vit"}, "expected architecture and made_by as objects"),
+        ({**NOTE, "mean": [0.5]}, "expected 3 numbers as mean, 3 above 0 as std"),
+        ({**NOTE, "std": [0, 1, 1]}, "expected 3 numbers as mean, 3 above 0 as std"),
+        ({**NOTE, "mean": None}, "note in its header cannot be read"),
+        ({**NOTE, "colour": "red"}, "note in its header cannot be read .*colour"),
+        ({}, "note in its header cannot be read"),
+        ([], "note in its header cannot be read"),
+    ],
+)
+def test_a_wrong_header_is_one_line(header: Any, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.safetensors"
+    save_file({"head.weight": torch.zeros(7, 8)}, path, metadata={checkpoint.HEADER: json.dumps(header)})
+    with pytest.raises(UserError, match=rf"{path}: .*{said}") as caught:
+        models.load(str(path))
+    assert "\n" not in str(caught.value)
+    save_file({"head.weight": torch.zeros(7, 8)}, path, metadata={checkpoint.HEADER: "no JSON"})
+    with pytest.raises(UserError, match="note in its header cannot be read"):
+        models.load(str(path))
+
+
+@pytest.mark.parametrize("name", ["{}", f"{TINY}={{}}"])
+def test_why_a_file_cannot_be_opened_is_told(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.safetensors"
+    with pytest.raises(UserError, match=f"model file {path} does not exist"):
+        models.load(name.format(path))
+    path.mkdir()
+    with pytest.raises(UserError, match=f"model file {path} is a folder, expected .safetensors"):
+        models.load(name.format(path))
+    path.rmdir()
+    path.touch()
+
+    def locked(*words: Any, **more: Any) -> None:  # in fact: the tests may be run by root, who may read anything
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", locked)
+    with pytest.raises(UserError, match=f"model file {path} cannot be read: Permission denied"):
+        models.load(name.format(path))
 
 
 def test_batch_norm_counters_may_be_missing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,21 @@ def load(path: Path) -> tuple[dict[str, Tensor], Note]:
         raise UserError(f"{path}: no readable safetensors file ({error})") from error
     if header is None:
         raise UserError(f"{path}: has no '{HEADER}' note in its header, so its architecture is unknown")
-    return weights, Note(**json.loads(header))
+    return weights, _read_note(path, header)
+
+
+def _read_note(path: Path, header: str) -> Note:
+    """A header is text that anyone may have written: what it lacks shows here, not somewhere in timm."""
+    try:
+        note = Note(**json.loads(header))
+        mean, std = (tuple(float(value) for value in values) for values in (note.mean, note.std))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}: the '{HEADER}' note in its header cannot be read ({error})") from error
+    if not isinstance(note.architecture, dict) or not isinstance(note.made_by, dict):
+        raise UserError(f"{path}: the '{HEADER}' note in its header: expected architecture and made_by as objects")
+    if not len(mean) == len(std) == 3 or min(std) <= 0:
+        raise UserError(f"{path}: the '{HEADER}' note in its header: expected 3 numbers as mean, 3 above 0 as std")
+    return replace(note, mean=mean, std=std)
 
 
 def describe(path: Path) -> str:

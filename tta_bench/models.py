@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class SourceModel:
     weights_hash: str
     input_size: int = 224
     interpolation: str = "bicubic"
+    architecture: dict[str, Any] = field(default_factory=dict)  # as in the note of a checkpoint
 
     def fresh(
         self, device: torch.device, class_mask: Sequence[int] | None = None, *, to_look_at: bool = False
@@ -123,8 +124,7 @@ def refuse_ambiguous(name: str) -> None:
 
 
 def _from_own_file(name: str, path: Path) -> SourceModel:
-    if not path.is_file():
-        raise UserError(f"model file {path} does not exist")
+    weights.refuse_unreadable(path)
     hint = f"say which timm model it is for: --model vit_base_patch16_224.augreg_in21k_ft_in1k={path}"
     if path.suffix != ".safetensors":
         raise UserError(f"{path}: holds weights but no architecture; {hint}")
@@ -147,20 +147,27 @@ def _has_note(path: Path) -> bool:
 
 def _from_checkpoint(name: str, path: Path) -> SourceModel:
     state, note = checkpoint.load(path)
-    network = checkpoint.build(note)
+    try:
+        network = checkpoint.build(note)
+    except Exception as error:  # timm leaves a wrong name or size to whatever fails first
+        line = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{path}: the architecture in its header cannot be built ({type(error).__name__}: {line}); "
+            f"if it is that of a timm model, say --model NAME={path}"
+        ) from error
     wrong = checkpoint.misfit(network, state)
     if wrong:
         raise UserError(f"{path}: weights do not fit the architecture in its header: {wrong}")
     network.load_state_dict(state)
-    return _ready(name, network, note.mean, note.std)
+    return _ready(name, network, note)
 
 
 def _from_timm(name: str, network: nn.Module) -> SourceModel:
     config = _data_config(network)
-    return _ready(name, network, config["mean"], config["std"])
+    return _ready(name, network, checkpoint.Note({"timm": name}, tuple(config["mean"]), tuple(config["std"])))
 
 
-def _ready(name: str, network: nn.Module, mean: Any, std: Any) -> SourceModel:
+def _ready(name: str, network: nn.Module, note: checkpoint.Note) -> SourceModel:
     network.eval().requires_grad_(False)
     num_classes: int = network.num_classes  # type: ignore[assignment]  # every timm model has it
     state_hash = checkpoint.weights_hash(network.state_dict())
@@ -171,11 +178,12 @@ def _ready(name: str, network: nn.Module, mean: Any, std: Any) -> SourceModel:
         name,
         network,
         num_classes,
-        tuple(mean),
-        tuple(std),
+        note.mean,
+        note.std,
         state_hash,
         input_size=int(size[0]),
         interpolation=config["interpolation"],
+        architecture=note.architecture,
     )
 
 

@@ -46,11 +46,23 @@ def from_hub(name: str) -> nn.Module:
 def from_file(name: str, path: Path) -> nn.Module:
     """A network of timm's name, with as many classes as the file's weights and with these weights, all of them."""
     refuse_unknown(name)
-    if not path.is_file():
-        raise UserError(f"model file {path} does not exist")
+    refuse_unreadable(path)
     if path.suffix not in SUFFIXES:
         raise UserError(f"model file {path}: expected {', '.join(SUFFIXES)}")
     return _from_npz(name, path) if path.suffix == ".npz" else _from_state(name, path)
+
+
+def refuse_unreadable(path: Path) -> None:
+    """A model file that cannot be opened, and why: of one that may not be read safetensors says that there is none."""
+    try:
+        if path.is_dir():
+            raise UserError(f"model file {path} is a folder, expected {', '.join(SUFFIXES)}")
+        if not path.is_file():
+            raise UserError(f"model file {path} does not exist")
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise UserError(f"model file {path} cannot be read: {error.strerror}") from error
 
 
 def refuse_unknown(name: str) -> None:
