@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from tests import trees
 from tests.conftest import Cli
-from tta_bench import checkpoint, train
+from tta_bench import checkpoint, models, train
 from tta_bench.datasets.office_home import CLASSES, DOMAINS
 
 TAG = "test_vit.r160_in1k"  # timm's smallest ViT
@@ -86,15 +87,21 @@ def test_an_interrupted_training_ends_with_the_same_weights(
     assert f"{100 * note.made_by['clean_test_accuracy']:.2f} %" in parts.with_suffix(".md").read_text()
 
 
-@pytest.mark.parametrize("other", ["domain", "seed", "start"])
-def test_another_training_is_not_taken_up(
+OTHERS = {"domain": "images", "seed": "seed, initial weights", "epochs": "epochs", "start": "initial weights"}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_training_is_neither_taken_up_nor_lost(
     cli: Cli, data: Path, tmp_path: Path, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out.safetensors"
     with monkeypatch.context() as patch:
         interrupt_in_batch(patch, 2)
         assert cli(*command(data, "Art", "--epochs", 2, "--out", out))[0] == 130
+    kept = out.with_suffix(".resume").read_bytes()
     words = list(command(data, "Clipart" if other == "domain" else "Art", "--epochs", 2, "--out", out))
+    if other == "epochs":
+        words += ["--epochs", 3]
     if other == "seed":
         words += ["--seed", 1]
     if other == "start":
@@ -103,8 +110,17 @@ def test_another_training_is_not_taken_up(
         words[words.index("--model") + 1] = f"{TAG}={tmp_path / 'moved.safetensors'}"
     epochs: list[int] = []
     monkeypatch.setattr(train, "_keep", lambda path, state: epochs.append(state["epoch"]))
-    assert cli(*words)[0] == 0
-    assert epochs == [1, 2]
+    status, _, err = cli(*words)
+    assert (status, err.count("\n"), epochs) == (2, 1, [])
+    said = (
+        f"{out.with_suffix('.resume')} keeps another training, `tta-bench train-source office-home --domain Art --model"
+    )
+    assert said in err
+    assert f"--seed 0 --epochs 2`, stopped after epoch 1; it differs in {OTHERS[other]}: repeat that command" in err
+    assert out.with_suffix(".resume").read_bytes() == kept
+    assert cli(*words, "--fresh")[0] == 0
+    assert epochs == list(range(1, 4 if other == "epochs" else 3))
+    assert not out.with_suffix(".resume").exists()
 
 
 def test_the_suite_finds_the_model_of_each_domain(cli: Cli, data: Path, tmp_path: Path) -> None:
@@ -128,6 +144,38 @@ def test_the_suite_finds_the_model_of_each_domain(cli: Cli, data: Path, tmp_path
     assert {record["samples"] for record in records} == {8}
 
 
+def test_a_model_that_was_trained_here_may_be_the_start_of_another(cli: Cli, data: Path, tmp_path: Path) -> None:
+    """Its header says what it is: neither its name nor that of the embedded model is one of timm's."""
+    first, second, third = (tmp_path / f"{name}.safetensors" for name in ("first", "second", "of timm"))
+    words = ("train-source", "office-home", "--domain", "Art", "--data-root", data, "--epochs", 1)
+    assert cli(*words, "--model", "digits-vit", "--out", first)[0] == 0
+    assert cli(*words, "--model", first, "--out", second)[0] == 0
+    for path in (first, second):
+        source = models.load(str(path))
+        assert (source.num_classes, source.input_size, len(source.network.blocks)) == (CLASSES, 32, 12)  # type: ignore[arg-type]
+        assert source.mean == models.load("digits-vit").mean
+    assert cli(*command(data, "Art", "--epochs", 1, "--out", third))[0] == 0
+    assert cli(*words, "--model", third, "--out", third)[0] == 0
+    assert models.load(str(third)).architecture == {"timm": TAG, "num_classes": CLASSES}
+
+
+def test_the_note_tells_a_command_that_makes_the_same_again(
+    cli: Cli, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = tmp_path / "my start.safetensors"
+    start.write_bytes((data / "start.safetensors").read_bytes())
+    words = ("train-source", "office-home", "--domain", "Art", "--data-root", data)
+    assert (
+        cli(*words, "--model", f"{TAG}={start}", "--epochs", 1, "--seed", 3, "--out", tmp_path / "a.safetensors")[0]
+        == 0
+    )
+    told = checkpoint.load(tmp_path / "a.safetensors")[1].made_by["command"]
+    assert told in (tmp_path / "a.md").read_text()
+    assert cli(*shlex.split(told)[1:], "--data-root", data, "--out", tmp_path / "b.safetensors")[0] == 0
+    first, second = (load_file(tmp_path / f"{name}.safetensors") for name in "ab")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
 BAD = [
     (["--domain", "Atr"], "office-home: unknown domain 'Atr'; did you mean 'Art'"),
     ([], "train-source office-home needs --domain: Art, Clipart, Product or RealWorld"),
@@ -138,10 +186,15 @@ BAD = [
     (["--domain", "Art", "--out", "art.pth"], "art.pth: expected a name that ends in .safetensors"),
     (["--domain", "Art", "--model", "vit_tniy"], "unknown model 'vit_tniy'; did you mean"),
     (["--domain", "Art", "--out", "old.safetensors"], "old.resume: no readable state of an interrupted training"),
+    (["--domain", "Art", "--model", f"{TAG}=OfficeHome"], "model file OfficeHome is a folder, expected .safetensors"),
+    (["--domain", "Art", "--seed", "9" * 26], "expected a whole number below 2^63, got '99999999999999999999999999'"),
+    (["--domain", "Art", "--seed", "-1"], "expected a whole number of at least 0, got '-1'"),
+    (["--domain", "Art", "--epochs", "9" * 400], "expected a whole number from 1 to 1,000,000, got '999"),
+    (["--domain", "Art", "--epochs", "1e3"], "expected a whole number of at least 1, got '1e3'"),
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) or "nothing" for words, _ in BAD])
+@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words)[:60] or "nothing" for words, _ in BAD])
 def test_a_mistake_is_one_line(
     cli: Cli, data: Path, words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +209,17 @@ def test_a_mistake_is_one_line(
     status, shown, err = cli("train-source", "office-home", "--data-root", tmp_path, "--model", model, *words)
     assert (status, said in err, err.count("\n"), shown) == (2, True, 1, ""), err
     assert not list(tmp_path.rglob("*.safetensors/*"))
+
+
+def test_a_part_of_a_domain_is_refused_without_talk_of_suites(
+    cli: Cli, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DOMAINS, "Art", 2427)
+    status, _, err = cli(*command(data, "Art", "--out", tmp_path / "art.safetensors"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "65 images, expected 2,427" in err
+    assert "(a source model is trained on a whole domain)" in err
+    assert "allow_partial" not in err
 
 
 def test_digits_have_no_domains(cli: Cli) -> None:

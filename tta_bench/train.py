@@ -48,16 +48,23 @@ def fit(
     device: torch.device,
     command: str,
     model: nn.Module | None = None,
+    fresh: bool = False,
     progress: Progress = lambda done, total, loss: None,
 ) -> float:
-    """Train, save model and note whole, and return accuracy on `test`. An interrupted training goes on."""
+    """Train, save model and note whole, and return accuracy on `test`.
+
+    An interrupted training goes on; that of another model at the same place is refused, unless all is to be `fresh`.
+    """
     refuse_unfit(out)
+    resume = out.with_suffix(".resume")
     if model is None:
         with torch.random.fork_rng(devices=[]):  # timm draws its initial weights from the global generator
             torch.manual_seed(recipe.seed)
             model = checkpoint.build(note)
     model.to(device)
-    _train(model, note, train, recipe, out.with_suffix(".resume"), device, progress)
+    if fresh:
+        resume.unlink(missing_ok=True)
+    _train(model, note, train, recipe, resume, device, command, progress)
     accuracy = evaluate(model, note, test, device)
     made_by = {
         "command": command,
@@ -66,7 +73,7 @@ def fit(
         "torch": torch.__version__,
     }
     checkpoint.save(model, replace(note, made_by=made_by), out)
-    out.with_suffix(".resume").unlink(missing_ok=True)
+    resume.unlink(missing_ok=True)
     return accuracy
 
 
@@ -91,6 +98,7 @@ def _train(
     recipe: Recipe,
     resume: Path,
     device: torch.device,
+    command: str,
     progress: Progress,
 ) -> None:
     normalise = Normalise(tuple(note.mean), tuple(note.std))
@@ -114,14 +122,20 @@ def _train(
                 optimizer.step()
                 schedule.step()
         state = {name: part.state_dict() for name, part in parts.items()}
-        _keep(resume, {**state, "training": training, "epoch": epoch + 1, "generator": generator.get_state()})
+        state |= {"training": training, "command": command, "epoch": epoch + 1, "generator": generator.get_state()}
+        _keep(resume, state)
         progress(epoch + 1, recipe.epochs, loss.item())
 
 
-def _training(model: nn.Module, note: checkpoint.Note, train: ImageSet, recipe: Recipe) -> str:
-    """A name for a training by all that decides how it ends; taken before its first step."""
-    start = checkpoint.weights_hash(model.state_dict())
-    return digest([repr(asdict(recipe)), repr(note.architecture), repr((note.mean, note.std)), start, *train.ids])
+def _training(model: nn.Module, note: checkpoint.Note, train: ImageSet, recipe: Recipe) -> dict[str, str]:
+    """All that decides how a training ends, by the names that a user has for it; taken before its first step."""
+    return {
+        **{key: repr(value) for key, value in asdict(recipe).items()},
+        "architecture": repr(note.architecture),
+        "mean and std": repr((note.mean, note.std)),
+        "initial weights": checkpoint.weights_hash(model.state_dict()),
+        "images": digest(train.ids),
+    }
 
 
 def _keep(path: Path, state: dict[str, Any]) -> None:
@@ -130,16 +144,22 @@ def _keep(path: Path, state: dict[str, Any]) -> None:
     part.replace(path)
 
 
-def _resume(path: Path, training: str, parts: dict[str, Any], generator: torch.Generator) -> int:
-    """Take up an interrupted training if it is this one; returns the epochs that are done."""
+def _resume(path: Path, training: dict[str, str], parts: dict[str, Any], generator: torch.Generator) -> int:
+    """Take up an interrupted training, if it is this one and no other; returns the epochs that are done."""
     if not path.exists():
         return 0
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
+        before, command = dict(state["training"]), state["command"]
     except Exception as error:  # torch raises many kinds on broken files
-        raise UserError(f"{path}: no readable state of an interrupted training: delete it to start over") from error
-    if state.get("training") != training:
-        return 0
+        raise UserError(f"{path}: no readable state of an interrupted training: --fresh starts over") from error
+    other = [name for name in training if before.get(name) != training[name]]
+    if other:  # hours of work, perhaps
+        raise UserError(
+            f"{path} keeps another training, `{command}`, stopped after epoch {state['epoch']}; it differs in "
+            f"{', '.join(other)}: repeat that command with this --out to go on, choose another --out, or drop it "
+            f"with --fresh"
+        )
     for name, part in parts.items():
         part.load_state_dict(state[name])
     generator.set_state(state["generator"])

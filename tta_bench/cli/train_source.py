@@ -18,11 +18,12 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb.add_argument("data", choices=("digits", "office-home"))
     verb.add_argument("--domain", metavar="NAME", help="office-home: Art, Clipart, Product or RealWorld")
     verb.add_argument("--data-root", **options.DATA_ROOT)
-    verb.add_argument("--model", metavar="NAME", help="office-home: the timm model to fine-tune, or TAG=FILE")
-    verb.add_argument("--seed", type=options.whole, default=0)
-    verb.add_argument("--epochs", type=options.positive, help="default: the recipe's")
+    verb.add_argument("--model", metavar="NAME", help="office-home: the model to fine-tune, as `run` takes it")
+    verb.add_argument("--seed", type=seed, default=0, metavar="N")
+    verb.add_argument("--epochs", type=epochs, metavar="N", help="default: the recipe's")
     verb.add_argument("--device", default="auto")
     verb.add_argument("--out", type=Path, help="default: digits_vit.safetensors, or where the suite looks for it")
+    verb.add_argument("--fresh", action="store_true", help="start over; gives up an interrupted training at --out")
     verb.set_defaults(action=run)
 
 
@@ -56,16 +57,33 @@ def run(args: argparse.Namespace) -> int:
 
         try:
             if args.data == "digits":
-                accuracy = sources.train_digits(out, recipe, device, progress)
+                accuracy = sources.train_digits(out, recipe, device, progress, fresh=args.fresh)
             else:
                 base = args.model or sources.OFFICE_HOME_MODEL
-                accuracy = sources.train_office_home(args.domain, args.data_root, base, out, recipe, device, progress)
+                accuracy = sources.train_office_home(
+                    args.domain, args.data_root, base, out, recipe, device, progress, fresh=args.fresh
+                )
         except KeyboardInterrupt:
             bar.stop()
             if finished:  # of this command; an earlier one's epochs are kept as well
-                console.print(f"Interrupted after epoch {finished} of {recipe.epochs}: the same command again goes on.")
+                again = "the same command again, without --fresh," if args.fresh else "the same command again"
+                console.print(f"Interrupted after epoch {finished} of {recipe.epochs}: {again} goes on.")
             raise
     beside = out.with_suffix(".md")
     beside.write_text(checkpoint.describe(out))
-    console.print(f"{out} (note: {beside}): {100 * accuracy:.2f} % on held-out clean images")
+    console.print(f"{out} (note: {beside}): {100 * accuracy:.2f} % on held-out clean images", soft_wrap=True)
     return 0
+
+
+def seed(text: str) -> int:
+    """A whole number that torch takes as a seed."""
+    if options.whole(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"expected a whole number below 2^63, got '{text}'")
+    return int(text)
+
+
+def epochs(text: str) -> int:
+    """How often to see every image: more than a million times is a slip of the hand."""
+    if options.positive(text) > 1_000_000:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1,000,000, got '{text}'")
+    return int(text)
