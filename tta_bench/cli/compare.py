@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     found = differences.difference(rows, args.a, args.b, runs)
     console = options.console()
     render.show(differences.table(found, rows.suite), console)
-    console.print(differences.sentence(found), markup=False)
+    console.print(differences.sentence(found))
     if args.out:
         files = write_difference(found, rows.suite, args.out)
-        console.print(f"Written: {', '.join(str(file) for file in files)}", markup=False)
+        options.tell_written(files, console)
     return 0

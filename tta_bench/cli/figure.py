@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     console = options.console()
     for note in found.notes:
         console.print(note)
-    console.print(f"Written: {', '.join(str(file) for file in files)}")
+    options.tell_written(files, console)
     return 0
 
 

@@ -68,6 +68,6 @@ def run(args: argparse.Namespace) -> int:
         f"each batch: {right:.1f} % of its answers are then right, which is no score"
     )
     if found.manifest["lacking"]:
-        console.print(f"Attention on clean images is left out: {found.manifest['lacking']}", markup=False)
-    console.print(f"Written: {', '.join(str(file) for file in files)}")
+        console.print(f"Attention on clean images is left out: {found.manifest['lacking']}")
+    options.tell_written(files, console)
     return 0

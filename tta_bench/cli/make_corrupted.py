@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     check(job)
     images = find_images(job.clean)
     console = options.console()
-    console.print(f"{len(images)} images, {job.files_per_image} files each, into {job.out}")
+    console.print(f"{len(images)} images, {job.files_per_image} files each, into {job.out}", soft_wrap=True)
     workers = min(args.workers or cores(), len(images))
     start, done, written, kept, bad = time.monotonic(), 0, 0, 0, []
     try:
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     rate = done / max(time.monotonic() - start, 1e-9)
     console.print(f"{written} files written, {kept} were there; {rate:.1f} images per second.")
     for outcome in bad[:NAMED]:
-        console.print(f"BAD {outcome.error}", markup=False)
+        console.print(f"BAD {outcome.error}", soft_wrap=True)
     if bad:
         console.print(f"{len(bad)} of {len(images)} images cannot be read: replace them, run the same command again.")
     return 1 if bad else 0

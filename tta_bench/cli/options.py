@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,19 +100,27 @@ def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
 
 def console() -> Console:
     """The screen; a file or a pipe gets lines wide enough for whole tables."""
-    from rich.console import Console
-
-    screen = Console(highlight=False)
-    return screen if screen.is_terminal else Console(highlight=False, width=200)
+    screen = _literal()
+    return screen if screen.is_terminal else _literal(width=200)
 
 
 def narrow_console() -> Console:
     """The screen for tables of words, which wrap; a file or a pipe gets $COLUMNS, or lines that a page can hold."""
+    screen = _literal()
+    given = os.environ.get("COLUMNS", "")
+    return screen if screen.is_terminal or given.isdecimal() else _literal(width=120)
+
+
+def _literal(width: int | None = None) -> Console:
+    """Shows text as it is: a path may have [brackets] or :colons: in it, which rich would read as markup and emoji."""
     from rich.console import Console
 
-    screen = Console(highlight=False)
-    given = os.environ.get("COLUMNS", "")
-    return screen if screen.is_terminal or given.isdecimal() else Console(highlight=False, width=120)
+    return Console(highlight=False, markup=False, emoji=False, width=width)
+
+
+def tell_written(files: Iterable[Path], screen: Console) -> None:
+    """Names files on one line, however long: a name that is broken into two cannot be copied."""
+    screen.print(f"Written: {', '.join(map(str, files))}", soft_wrap=True)
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -47,5 +47,5 @@ def run(args: argparse.Namespace) -> int:
     found = comparisons(runs.records, args.where)
     files = report_runs(found, runs, folder, console, args.format, args.paper)
     if files:
-        console.print(f"Written: {', '.join(str(file) for file in files)}", markup=False)
+        options.tell_written(files, console)
     return 1 if any(record.status != "done" for one in found for record in one.records) else 0

@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace, chosen: Suite, choices: Choices, folder: Path
     plan = Plan(chosen, choices)
     old = Store(folder).set_aside() if args.fresh else None
     if old:
-        console.print(f"The old folder is now {old}")
+        console.print(f"The old folder is now {old}", soft_wrap=True)
     store = Store.create(folder, chosen.name)
     store.note_command(args.command, chosen.tasks, [contender.label for contender in plan.contenders])
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
@@ -68,13 +68,14 @@ def _run(args: argparse.Namespace, chosen: Suite, choices: Choices, folder: Path
                 warnings = suspicions(plan)
                 store.note_warnings(warnings)
                 for warning in filter(None, warnings.values()):
-                    console.print(f"WARNING {warning}", style="bold red", markup=False)
+                    console.print(f"WARNING {warning}", style="bold red")
             records = execute(plan, store, watcher)
         except KeyboardInterrupt:
             watcher.stop()
             console.print(
                 f"Interrupted: {watcher.finished} of {len(plan)} cells are kept in {folder}. "
-                f"Run the same command again to go on."
+                f"Run the same command again to go on.",
+                soft_wrap=True,
             )
             return 130
     watcher.tell_reused("use --fresh to run them again")
@@ -96,7 +97,7 @@ def _report(records: Sequence[Record], store: Store, console: Console) -> None:
     there = {record.cell.key: record for record in runs.records}
     own = [replace(there[record.cell.key], label=record.label) for record in records]
     files = report_runs([compare([*_source_beside(own, runs.records), *own])], runs, store.report, console)
-    console.print(f"Written: {', '.join(str(file) for file in files)}", markup=False)
+    options.tell_written(files, console)
 
 
 def _source_beside(own: Sequence[Record], there: Sequence[Record]) -> list[Record]:

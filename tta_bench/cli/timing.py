@@ -97,7 +97,7 @@ def run_record(args: argparse.Namespace) -> int:
     _show_table(made, console)
     floor = f"{100 * (made.noise_floor or 0):.1f} %"
     console.print(f"Noise floor: two runs of the same thing may look {floor} apart here and now.", style="dim")
-    console.print(f"Written: {args.out}", markup=False)
+    options.tell_written([args.out], console)
     return 0
 
 
@@ -116,9 +116,9 @@ def run_check(args: argparse.Namespace) -> int:
         result = _against_revision(args, tell) if args.against else _against_baseline(args, tell)
     _show_table(result.now, console, result.verdicts)
     for verdict in result.verdicts:
-        console.print(str(verdict), markup=False, style="bold red" if verdict.outcome in FAILS else None)
+        console.print(str(verdict), style="bold red" if verdict.outcome in FAILS else None)
     for note in result.notes:
-        console.print(note, markup=False, style="dim")
+        console.print(note, style="dim")
     console.print(output.headline(result.verdicts), style="bold")
     if args.json:
         asked = {"baseline": str(args.baseline), "against": args.against, "tolerance": args.tolerance}
@@ -184,7 +184,7 @@ def _show_table(now: Baseline, console: Console, verdicts: list[Any] | None = No
 
     from tta_bench.timing import output
 
-    console.print(output.where(now), style="dim", markup=False)
+    console.print(output.where(now), style="dim")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for i, column in enumerate(output.COLUMNS):
         table.add_column(column, justify="left" if i < 2 else "right")
@@ -197,11 +197,13 @@ def _show_table(now: Baseline, console: Console, verdicts: list[Any] | None = No
 @contextmanager
 def telling(console: Console) -> Iterator[Tell]:
     """Says what goes on: in place on a terminal, not at all elsewhere."""
+    from rich.text import Text
+
     if not console.is_terminal:
         yield lambda text: None
         return
     with console.status("getting ready") as shown:
-        yield lambda text: shown.update(text)
+        yield lambda text: shown.update(Text(text))  # a string would be read as markup
 
 
 def refuse_unwritable(path: Path) -> None:
