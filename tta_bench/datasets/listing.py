@@ -163,7 +163,13 @@ def _mode(path: Path, *, follow: bool = True) -> int:
             raise _cannot_follow(path, error) from error
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return 0
-        raise UserError(f"{path}: cannot be looked at ({error.strerror})") from error
+        shut = next((folder for folder in reversed(path.absolute().parents) if not _may_enter(folder)), None)
+        what = f"{path}: cannot be looked at" if shut is None else f"folder {shut} cannot be entered"
+        raise UserError(f"{what} ({error.strerror})") from error
+
+
+def _may_enter(folder: Path) -> bool:
+    return os.path.exists(f"{folder}/.")  # noqa: PTH110  # a Path would drop the dot, which asks to enter
 
 
 def _cannot_follow(path: Path | str, error: OSError) -> UserError:
