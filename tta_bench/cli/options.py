@@ -134,6 +134,13 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
+def seed(text: str) -> int:
+    """A whole number that torch takes as a seed."""
+    if whole(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"expected a whole number below 2^63, got '{text}'")
+    return int(text)
+
+
 def seeds(text: str) -> tuple[int, ...]:
     """Comma-separated whole numbers, each once."""
     try:
@@ -142,7 +149,7 @@ def seeds(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"expected whole numbers as in 0,1,2, got '{text}'") from error
     if min(found) < 0 or len(set(found)) < len(found):
         raise argparse.ArgumentTypeError(f"expected different numbers of at least 0, got '{text}'")
-    return found
+    return tuple(seed(str(number)) for number in found)
 
 
 def ratio(text: str) -> float:

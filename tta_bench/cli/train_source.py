@@ -19,7 +19,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb.add_argument("--domain", metavar="NAME", help="office-home: Art, Clipart, Product or RealWorld")
     verb.add_argument("--data-root", **options.DATA_ROOT)
     verb.add_argument("--model", metavar="NAME", help="office-home: the model to fine-tune, as `run` takes it")
-    verb.add_argument("--seed", type=seed, default=0, metavar="N")
+    verb.add_argument("--seed", type=options.seed, default=0, metavar="N")
     verb.add_argument("--epochs", type=epochs, metavar="N", help="default: the recipe's")
     verb.add_argument("--device", default="auto")
     verb.add_argument("--out", type=Path, help="default: digits_vit.safetensors, or where the suite looks for it")
@@ -73,13 +73,6 @@ def run(args: argparse.Namespace) -> int:
     beside.write_text(checkpoint.describe(out))
     console.print(f"{out} (note: {beside}): {100 * accuracy:.2f} % on held-out clean images", soft_wrap=True)
     return 0
-
-
-def seed(text: str) -> int:
-    """A whole number that torch takes as a seed."""
-    if options.whole(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"expected a whole number below 2^63, got '{text}'")
-    return int(text)
 
 
 def epochs(text: str) -> int:
