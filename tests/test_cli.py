@@ -308,3 +308,13 @@ def test_a_terminal_without_our_signs_is_served() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "digits-c-5" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [(("--data-root", ""), "--data-root"), (("--cache=",), "--cache"), (("--methods", "sar", ""), "an argument")],
+)
+def test_a_shell_variable_that_was_not_set_is_noticed(cli: Cli, words: tuple[str, ...], what: str) -> None:
+    status, _, err = cli("run", *words)
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"{what} is empty: is a variable of your shell not set?" in err

@@ -99,6 +99,7 @@ def test_the_checkout_counts_not_what_is_installed(repo: Path, site: Path) -> No
     assert "with its uncommitted changes" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_same_revision_is_no_alarm(repo: Path, site: Path) -> None:
     """With weights of one's own, too, named from here: the two revisions run in another folder."""
     embedded = resources.files("tta_bench.checkpoints") / "digits_vit.safetensors"

@@ -77,6 +77,14 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """An empty argument is a shell variable that was not set; as a path it would mean the present folder."""
+    for before, value in zip(["", *arguments], arguments, strict=False):
+        if not value or (value.startswith("--") and value.endswith("=")):
+            what = value.rstrip("=") or (before if before.startswith("--") else "an argument")
+            parser().error(f"{what} is empty: is a variable of your shell not set?")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; a user's mistake is one line on stderr and status 2."""
     # OpenMP's threads wait by spinning, for so long that two busy processes on one machine crawl. A short spin is as
@@ -86,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(channel, io.TextIOWrapper):
             channel.reconfigure(errors="replace")  # a terminal without our signs shows a ? and goes on
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _refuse_empty(arguments)
     args = parser().parse_args(arguments)
     args.command = ["tta-bench", *arguments]
     try:

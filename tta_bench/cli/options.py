@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DATA_ROOT: dict[str, Any] = {
     "type": Path,
     "metavar": "DIR",
-    "default": os.environ.get("TTA_BENCH_DATA"),
+    "default": os.environ.get("TTA_BENCH_DATA") or None,  # empty as good as not set
     "help": "where datasets lie (default: $TTA_BENCH_DATA); the embedded suites need none",
 }
 
