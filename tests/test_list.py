@@ -51,14 +51,16 @@ def test_suites_name_their_model_and_layout_whole(cli: Cli) -> None:
     assert "ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG" in shown
 
 
-def test_found_is_asked_of_the_folder(cli: Cli, tmp_path: Path) -> None:
+def test_found_is_asked_of_the_folder(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     _, shown, _ = cli("list", "suites", "--data-root", tmp_path)
     found = {line.split()[0]: line.split()[5] for line in shown.splitlines() if line.startswith(" digits-c-5")}
     assert found == {"digits-c-5": "yes"}
     assert " ? " not in shown
 
 
-def test_found_counts_the_tasks_that_are_there(cli: Cli, tmp_path: Path) -> None:
+def test_found_counts_the_tasks_that_are_there(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     home = trees.imagenet_c(tmp_path, ("gaussian_noise",), classes=1, each=1)
     (home / "weather.tar").touch()  # four tasks; what is in it, `check` tells
     trees.class_folders(tmp_path, "imagenet-r", trees.some_wnids(1))
