@@ -19,7 +19,8 @@ test: $(READY)            ## every test that takes seconds
 	$(PYTEST) -m "not slow"
 
 test-all: $(READY)        ## the slow ones too: training, the wheel in a venv of its own
-	$(PYTEST)
+	$(PYTEST) -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 check: $(READY)           ## lint, format, types
 	$(BIN)/ruff check .

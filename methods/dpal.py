@@ -176,7 +176,7 @@ class Dpal(Method):
         """Step norms and tokens, then return to the start if the predictions have collapsed."""
         self._sam.step(descent)
         if self._watch.sees_collapse(loss):
-            self.load_adapted_state(self.start)
+            self.load_adapted_state(self.snapshot)
             self.resets += 1
             # The released code forgets the prediction networks' momentum, but neither SAM's nor the average.
             self._forget_predictors() if self.recovery == "released" else self.forget()

@@ -80,6 +80,6 @@ class Eata(Eta):
         """Add the gradient of the anchor, 2 * fisher_weight * F * (w - w_source)."""
         if not self.fisher_weight:
             return grads
-        drift = torch._foreach_sub(self._sgd.tensors, list(self.start.values()))
+        drift = torch._foreach_sub(self._sgd.tensors, list(self.snapshot.values()))
         pull = torch._foreach_mul(drift, self._fisher)
         return torch._foreach_add(grads, pull, alpha=2 * self.fisher_weight)

@@ -102,7 +102,7 @@ class Sar(Method):
         """Step, then return to the source weights if the predictions have collapsed."""
         self._sam.step(descent)
         if self._watch.sees_collapse(loss):
-            self.load_adapted_state(self.start)
+            self.load_adapted_state(self.snapshot)
             self.resets += 1
             if self.recovery == "fixed":
                 self.forget()

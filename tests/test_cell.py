@@ -33,6 +33,7 @@ def test_the_same_pixels_have_the_same_fingerprint() -> None:
     found = fingerprint(ArrayImages(pixels, labels, ids))
     assert found == fingerprint(ArrayImages(pixels.copy(), labels, ids))
     assert found != fingerprint(ArrayImages(pixels + 1, labels, ids))
+    assert found != fingerprint(ArrayImages(pixels, np.arange(40), ids)), "labels decide the score"
 
 
 def test_folders_and_tars_of_the_same_files_are_the_same_images(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def full(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_full_imagenet_c_is_checked_in_ten_seconds(full: Path) -> None:
     command: list[object] = [sys.executable, "-m", "tta_bench.cli.main", "check", "--suite", "imagenet-c-5"]
     command += ["--data-root", full, "--model", f"{TAG}={full / 'vit.safetensors'}", "--device", "cpu"]

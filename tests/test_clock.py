@@ -111,6 +111,14 @@ def test_the_next_batch_may_arrive_while_this_one_is_worked_on(watch: Stopwatch,
     assert watch.laps == [pytest.approx(0.5)]
 
 
+def test_only_a_copy_that_outlasts_the_step_is_counted(gpu: FakeGpu) -> None:
+    watch, events = Stopwatch(CUDA), EventWatch(CUDA)
+    gpu.copying_until = 0.6
+    with watch, events:
+        gpu.kernel(0.5)
+    assert (watch.total, events.total) == (pytest.approx(0.6), pytest.approx(0.5))
+
+
 @pytest.mark.parametrize("kind", ["cuda", "mps"])
 def test_a_device_is_waited_for_at_both_ends(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []

@@ -97,6 +97,15 @@ def test_what_a_table_shows_apart_is_all_in_one_frame(tmp_path: Path) -> None:
     assert any("NOT REPORTABLE" in note for note in found.attrs["notes"])
 
 
+def test_old_trials_that_fit_no_table_do_not_stand_in_the_way(tmp_path: Path) -> None:
+    trials = [make_record("a", limit=64), make_record("b", limit=64, data_code="changed since")]
+    there = filled(tmp_path / "run", [make_record("a"), make_record("b"), *trials])
+    with pytest.raises(UserError, match="do not fit into one table"):
+        tta_bench.frame(there)
+    assert list(tta_bench.frame(there, limit=None)["method"]) == ["a", "b"]
+    assert list(tta_bench.frame(there, limit=None, method="b")["method"]) == ["b"]
+
+
 def test_several_folders_count_a_cell_once(run: Path, tmp_path: Path) -> None:
     other = filled(tmp_path / "other", [make_record("source", seed=1), make_record("source", 0.5, task="snow")])
     found = tta_bench.frame(run, str(other))

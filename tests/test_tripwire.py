@@ -101,6 +101,11 @@ def test_few_images_take_no_warning_back(tmp_path: Path, monkeypatch: pytest.Mon
     assert store.warnings() == {"bad weights": "far off"}
     store.note_warnings({"bad weights": ""})
     assert store.warnings() == {}
+    store.manifest.write_text('{"suite": "small", "warnings": ["by an earlier version"]}')
+    store.note_warnings({})
+    assert store.warnings() == {"": "by an earlier version"}
+    store.note_warnings({"good weights": ""})
+    assert store.warnings() == {}
 
 
 def test_a_report_warns_of_the_weights_it_shows(tmp_path: Path) -> None:

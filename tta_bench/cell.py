@@ -46,7 +46,7 @@ class Cell:
     compile: bool
     harness: str  # version of tta-bench, and a hash of the code through which every method runs
     seed_is_set: bool = False  # whether a setting `seed` was chosen, rather than following the cell's
-    images: str = ""  # digest of the pixels of a few images: the same names may be of another tree
+    images: str = ""  # digest of the labels and a few images' pixels: the same names may be of another tree
 
     @property
     def name(self) -> str:

@@ -47,7 +47,8 @@ def _refuse_unwritable(cache: Path) -> None:
     there = next(folder for folder in (cache.absolute(), *cache.absolute().parents) if os.path.lexists(folder))
     if not there.is_dir():
         raise UserError(f"--cache {cache}: {there} is a file, expected a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
+    is_filled = there == cache.absolute() and any(cache.glob("*.u8"))  # one to read from need not be written
+    if not is_filled and not os.access(there, os.W_OK | os.X_OK):
         raise UserError(f"--cache {cache}: {there} cannot be written: choose another --cache")
 
 

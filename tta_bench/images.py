@@ -31,17 +31,18 @@ class ImageSet(Protocol):
 
 
 def fingerprint(images: ImageSet) -> str:
-    """A digest of the pixels of a few images, as a model would see them.
+    """A digest of all labels, and of the pixels of a few images as a model would see them.
 
-    Trees of the same names may differ: one downloaded, one made; or two decoders may. Empty if one of the few cannot
-    be read: whoever reads it next will say so.
+    Trees of the same names may differ: one downloaded, one made; or two decoders may; or a list of labels was mended.
+    Empty if one of the few cannot be read: whoever reads it next will say so.
     """
     few = permutation(len(images.ids), "fingerprint")[:LOOKED_AT]
     raw: ImageSet = getattr(images, "decoded_from", images)  # a cache need not be made for this
     try:
-        return hashlib.sha256(np.ascontiguousarray(raw.read(few)).tobytes()).hexdigest()[:16]
+        pixels = np.ascontiguousarray(raw.read(few)).tobytes()
     except UserError:
         return ""
+    return hashlib.sha256(pixels + np.asarray(images.labels, np.int64).tobytes()).hexdigest()[:16]
 
 
 class ArrayImages:

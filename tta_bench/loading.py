@@ -122,7 +122,7 @@ def _from_workers(images: ImageSet, plan: list[Indices], workers: int) -> Batche
             num_workers=workers,
             collate_fn=_as_it_is,
             prefetch_factor=AHEAD,
-            worker_init_fn=_leave_interrupts_to_the_parent,
+            worker_init_fn=_leave_signals_to_the_parent,
             multiprocessing_context="fork" if FORKS else None,
             generator=torch.Generator(),  # else a draw from the global one would shift what methods draw
         )
@@ -157,8 +157,9 @@ def _as_it_is(item: Any) -> Any:
     return item
 
 
-def _leave_interrupts_to_the_parent(worker: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _leave_signals_to_the_parent(worker: int) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal, and a scheduler, send them to every process of a job
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _copied_ahead(host: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:

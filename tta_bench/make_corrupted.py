@@ -149,9 +149,9 @@ def _prepare(job: Job) -> None:
     """Claim the output folder; a tree that was made otherwise is left alone."""
     note = job.out / MADE
     code = {name: code_hash(f"tta_bench.{name}") for name in ("corruptions", "datasets.transform")}
-    refuse_other_make(job.out)
     made = {"size": job.size, "quality": QUALITY, "code": code}
     try:
+        refuse_other_make(job.out)
         job.out.mkdir(parents=True, exist_ok=True)
         if not note.exists():
             write_whole(note, json.dumps(made, indent=1).encode() + b"\n")

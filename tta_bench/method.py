@@ -97,8 +97,8 @@ class Method(ABC):
         self._start = self.adapted_state()
 
     @property
-    def start(self) -> dict[str, Tensor]:
-        """The snapshot that `reset` returns to, and a method's own recovery."""
+    def snapshot(self) -> dict[str, Tensor]:
+        """What `reset` returns to, and a method's own recovery."""
         if not self._start and self.adapted_parameters():
             raise UserError(
                 f"{type(self).__name__} has no snapshot to return to: build it with tta_bench.build_method, "
@@ -108,7 +108,7 @@ class Method(ABC):
 
     def reset(self) -> None:
         """Return to the state at construction: weights, optimiser and everything learned from the stream."""
-        self.load_adapted_state(self.start)
+        self.load_adapted_state(self.snapshot)
         self.resets = 0
         self.forget()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,23 +38,26 @@ IMAGE = {
 }
 
 
-def frame(folder: Folder, *more: Folder) -> pd.DataFrame:
+def frame(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
     """The cells of run folders, one row per cell and task; `accuracy` and `top5` in percent, `ece` in [0, 1].
 
     All scenarios, limits, batch sizes and models are in it, each told by its column. A failed cell has its `status`
     and `reason`, and no numbers. Of a stream over several tasks only `accuracy` is the task's own: `top5` and `ece`
     are missing, costs are those of the whole stream, once per task (`drop_duplicates("cell")` before a sum).
+    `where` chooses, with the keys of `tta-bench report --where` and one value or several: `frame("run", limit=None)`.
     `frame.attrs["notes"]` holds what a report would say of these records.
     """
     import pandas as pd
 
     runs = _open(folder, *more)
-    found = _comparisons(runs)
+    wanted = {id(record) for record in choose.wished(runs.records, _wishes(where))}
+    found = _comparisons(runs, wanted)
     lines = [
         _line(row.label, task, record)
         for comparison in found
         for row in comparison.rows
         for record in row.records
+        if id(record) in wanted
         for task in record.cell.tasks
     ]
     made: pd.DataFrame = pd.DataFrame(lines).astype(dict.fromkeys(WHOLE_NUMBERS, "Int64"))
@@ -79,7 +82,7 @@ def predictions(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
     wanted = {id(record) for record in choose.wished(runs.records, _wishes(where))}
     cells = [
         (row.label, record)
-        for comparison in _comparisons(runs)
+        for comparison in _comparisons(runs, wanted)
         for row in comparison.rows
         for record in row.done
         if id(record) in wanted
@@ -104,13 +107,16 @@ def _open(*folders: Folder) -> Runs:
     return runs
 
 
-def _comparisons(runs: Runs) -> list[Comparison]:
-    """Every fair comparison that the records make; a report shows one of each table, a frame has room for all."""
+def _comparisons(runs: Runs, wanted: Collection[int]) -> list[Comparison]:
+    """Every fair comparison that holds a wanted record, whole, so that labels are those of the tables.
+
+    A report shows one of each table, a frame has room for all.
+    """
     groups: dict[tuple[object, ...], list[Record]] = defaultdict(list)
     for record in runs.records:
         cell = record.cell
         groups[table_of(cell), cell.scenario, cell.limit, cell.batch_size, cell.device, cell.model].append(record)
-    return [compare(records) for records in groups.values()]
+    return [compare(records) for records in groups.values() if any(id(record) in wanted for record in records)]
 
 
 def _wishes(where: dict[str, object]) -> list[choose.Wish]:

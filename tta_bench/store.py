@@ -94,7 +94,10 @@ class Store:
 
     def note_warnings(self, found: Mapping[str, str]) -> None:
         """Keep what a reader of results with these weights must know; an empty sentence takes one back."""
-        kept = {weights: told for weights, told in {**self.warnings(), **found}.items() if told}
+        before = self.warnings()
+        if found:
+            before.pop("", None)  # an earlier version's, of whichever weights: they were looked at anew
+        kept = {weights: told for weights, told in {**before, **found}.items() if told}
         write_whole(self.manifest, _json({**self.read_manifest(), "warnings": kept}))
 
     def warnings(self) -> dict[str, str]:

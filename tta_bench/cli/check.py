@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     for finding in findings:
         mark, style = ("ok   ", "green") if finding.ok else ("ERROR", "bold red")
         line = f"{mark} {finding.what}: {finding.told}"
-        console.print(line, style=style if not finding.ok else "", markup=False, soft_wrap=True)  # paths stay whole
+        console.print(line, style=style if not finding.ok else "", soft_wrap=True)  # paths stay whole
     wrong = sum(not finding.ok for finding in findings)
     console.print(f"{wrong} of {len(findings)} checks failed." if wrong else "All is well: `run` may start.")
     return 2 if wrong else 0
@@ -51,8 +51,11 @@ def _look(suite: Suite, choices: Choices) -> list[Finding]:
     """All findings. Torch takes seconds to import, and so does listing ImageNet-C: both go on at once."""
     from tta_bench.findings import in_data
 
-    with without_collector(), nullcontext() if "torch" in sys.modules else meanwhile(in_data, suite, choices) as data:
-        from tta_bench.check import check
+    with nullcontext() if "torch" in sys.modules else meanwhile(in_data, suite, choices) as data:
+        with without_collector():
+            import timm  # noqa: F401  (for its models, which `check` is about to load)
+
+            from tta_bench.check import check
 
         return check(suite, choices, data)
 

@@ -29,23 +29,23 @@ class RunWatcher(Watcher):
         tenth = 10 * done // total
         if (name, tenth) != self.cached:  # a line for each tenth
             self.cached = name, tenth
-            self.console.print(f"caching {name}: {done:,} of {total:,} images", markup=False)
+            self.console.print(f"caching {name}: {done:,} of {total:,} images")
 
     def on_damage(self, work: Work) -> None:
         name = f"{work.label} on {work.cell.name}, seed {work.cell.seed}"
-        self.console.print(f"{name}: its predictions are missing or cut off, so it runs again", markup=False)
+        self.console.print(f"{name}: its predictions are missing or cut off, so it runs again")
 
     def on_record(self, record: Record, is_new: bool) -> None:
         self.finished += record.status == "done"
         self.kept += 1
         self.reused += not is_new
         if is_new:
-            self.console.print(f"[{self.kept:>{len(str(self.cells))}}/{self.cells}] {_line(record)}", markup=False)
+            self.console.print(f"[{self.kept:>{len(str(self.cells))}}/{self.cells}] {_line(record)}")
 
     def tell_reused(self, advice: str) -> None:
         """Nobody should take an old result for a new one in silence."""
         if self.reused:
-            self.console.print(f"{self.reused} of {self.cells} cells were there already ({advice}).", markup=False)
+            self.console.print(f"{self.reused} of {self.cells} cells were there already ({advice}).")
 
     def stop(self) -> None:
         """Take moving parts off the screen."""

@@ -127,5 +127,14 @@ def _stream(record: Record) -> tuple[str, str, int]:
 
 
 def _memory_note(comparison: Comparison) -> list[str]:
-    measures = {record.memory.get("measure", "") for record in comparison.records} - {""}
-    return [f"peak MiB: {' / '.join(sorted(measures))}, while adapting."] if measures else []
+    measures = {
+        f"{r.memory['measure']}, while adapting" if memory_is_of_adapting(r) else r.memory["measure"]
+        for r in comparison.records
+        if r.memory.get("measure")
+    }
+    return [f"peak MiB: {' / '.join(sorted(measures))}."] if measures else []
+
+
+def memory_is_of_adapting(record: Record) -> bool:
+    """Whether `prepare` is kept apart: not by earlier versions, nor where a system cannot begin a peak anew."""
+    return "prepare_bytes" in record.memory and "whole run" not in record.memory["measure"]

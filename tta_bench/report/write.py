@@ -41,7 +41,7 @@ def report_runs(
             for table in tables.values():
                 render.show(table, console)
             if paper and not beside:
-                console.print(f"The paper has no table to put beside {comparison.suite}.\n", markup=False)
+                console.print(f"The paper has no table to put beside {comparison.suite}.\n")
         if folder is not None:
             home = folder if len(found) == 1 else folder / comparison.suite
             files = _table_files(tables, comparison.suite, formats)

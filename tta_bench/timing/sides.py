@@ -99,7 +99,7 @@ class Child:
         if not line:
             self._log.seek(0)
             last = self._log.read().strip().splitlines()[-1:] or ["no message"]
-            if last[0].startswith(("ImportError", "ModuleNotFoundError")):
+            if last[0].startswith(("ImportError", "ModuleNotFoundError")) and "tta_bench" in last[0]:
                 raise UserError(f"{self.name} cannot be timed, it is older than timing itself ({last[0]})")
             raise UserError(f"{self.name} cannot run '{label}': {last[0]}")
         found = json.loads(line)
