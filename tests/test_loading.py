@@ -130,11 +130,12 @@ def test_leaving_early_stops_the_workers(workers: int) -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_workers_leave_interrupts_to_the_parent() -> None:
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_workers_leave_signals_to_the_parent(by: signal.Signals) -> None:
     with closing(batches(Drawn(400), plan(400), CPU, workers=1)) as loaded:
         next(loaded)
         (worker,) = multiprocessing.active_children()
-        os.kill(worker.pid or 0, signal.SIGINT)  # a terminal sends Ctrl-C to all
+        os.kill(worker.pid or 0, by)  # a terminal sends Ctrl-C to all, a scheduler its end of the job
         assert len(list(loaded)) == 99
 
 

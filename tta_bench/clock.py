@@ -12,8 +12,8 @@ class Stopwatch:
     """Wall time of work on a device.
 
     It begins when the work before is done, though the next batch may still be on its way to a GPU, and ends when all is
-    done that a GPU was asked for, on whatever stream: a method hides no work there. A step that is shorter than the copy
-    of a batch (a millisecond for 64 images of 224 pixels) is therefore counted as long as the copy.
+    done that a GPU was asked for, on whatever stream: a method hides no work there. A step that is shorter than the
+    copy of a batch (a millisecond for 64 images of 224 pixels) is therefore counted as long as the copy.
     """
 
     def __init__(self, device: torch.device) -> None:
