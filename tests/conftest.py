@@ -6,9 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import timm
 import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor
 
 from tests.folders import make_inspection, make_run, make_sweep
+from tests.small import stir
+from tests.vits import TINY
 from tta_bench.cli.main import main
 
 torch.set_num_threads(1)
@@ -65,3 +70,19 @@ def sweep(tmp_path: Path) -> Path:
 def seen(tmp_path: Path) -> Path:
     """An inspection's folder, for figures."""
     return make_inspection(tmp_path / "seen")
+
+
+@pytest.fixture(scope="session")
+def tiny() -> VisionTransformer:
+    """A small ViT with twelve classes; not to be changed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network: VisionTransformer = timm.create_model(TINY, num_classes=12)
+        stir(network)
+    return network.eval()
+
+
+@pytest.fixture(scope="session")
+def images() -> Tensor:
+    """Two images for it."""
+    return torch.rand(2, 3, 160, 160, generator=torch.Generator().manual_seed(1))

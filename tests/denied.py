@@ -15,10 +15,10 @@ DAC_OVERRIDE, DAC_READ_SEARCH = 1 << 1, 1 << 2
 
 
 @contextmanager
-def denied(path: Path) -> Iterator[None]:
-    """In here nobody may read the file, or enter the folder."""
+def denied(path: Path, to: int = 0) -> Iterator[None]:
+    """In here nobody may read the file, or enter the folder; or whatever the mode `to` denies."""
     mode = path.stat().st_mode
-    path.chmod(0)
+    path.chmod(to)
     try:
         with _as_an_ordinary_user():
             yield
@@ -28,7 +28,7 @@ def denied(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _as_an_ordinary_user() -> Iterator[None]:
-    """This thread, and those it starts, without root's right to read everything."""
+    """This thread, and those it starts, without root's right to read and write everything."""
     if os.geteuid() != 0 or not sys.platform.startswith("linux"):
         yield
         return

@@ -16,6 +16,7 @@ from PIL import Image
 from torchvision.transforms.v2 import CenterCrop, Compose, InterpolationMode, Resize
 
 from tests.conftest import Cli
+from tests.denied import denied
 from tta_bench import make_corrupted
 from tta_bench.corruptions import CORRUPTIONS, corrupt
 from tta_bench.make_corrupted import Job, is_whole, make, read_clean
@@ -286,10 +287,10 @@ def test_a_mistake_is_one_line_and_status_2(
     assert files(Path()) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_is_one_line(cli: Cli, clean: Path, tmp_path: Path) -> None:
-    (tmp_path / "locked").mkdir(mode=0o555)
-    status, _, err = cli("make-corrupted", "--from", clean, "--out", tmp_path / "locked")
+    (tmp_path / "locked").mkdir()
+    with denied(tmp_path / "locked", 0o555):
+        status, _, err = cli("make-corrupted", "--from", clean, "--out", tmp_path / "locked")
     assert (status, "Permission denied" in err, err.count("\n")) == (2, True, 1)
 
 
