@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -83,11 +84,20 @@ def test_several_threads_tell_in_order_and_stop_when_asked(monkeypatch: pytest.M
     assert told == [*((done, 1000) for done in range(opening.TURN, 1000, opening.TURN)), (1000, 1000)]
     assert threading.get_ident() not in threads
 
+    reads: list[int] = []
+
+    class Slow(Images):
+        def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+            reads.append(indices[0])
+            time.sleep(0.002)
+            return super(Images, self).read(indices)
+
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        refuse_bad(images, interrupt)
+        refuse_bad(Slow(images._images, images.labels, images.ids), interrupt)
+    assert len(reads) < 1000, "those that waited their turn were not opened"
 
 
 def test_without_its_classes_no_method_is_tried_and_the_cause_is_told_once(

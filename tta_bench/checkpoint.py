@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tta_bench.datasets.listing import some
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, some
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -31,9 +31,9 @@ from tta_bench.cell import code_hash
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT, SEVERITIES, corrupt
 from tta_bench.datasets.files import decode
 from tta_bench.datasets.imagenet_c import ALL, MADE, PARTS
-from tta_bench.datasets.listing import list_classes, some
+from tta_bench.datasets.listing import list_classes
 from tta_bench.datasets.transform import photograph
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, did_you_mean, some
 from tta_bench.processes import interrupts_held
 from tta_bench.store import write_whole
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind
-from tta_bench.datasets.listing import is_file, not_in, some
+from tta_bench.datasets.listing import is_file, not_in
 from tta_bench.datasets.on_disk import whole_number, words
 from tta_bench.datasets.transform import Transform
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, some
 
 DIGITS = 9  # a longer label is none, and would not fit into an array
 

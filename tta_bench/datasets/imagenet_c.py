@@ -19,12 +19,11 @@ from tta_bench.datasets.listing import (
     is_there,
     list_classes,
     list_folders,
-    some,
 )
 from tta_bench.datasets.on_disk import in_folders, labels_of, severity_of
 from tta_bench.datasets.tar import index
 from tta_bench.datasets.transform import Transform
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, some
 from tta_bench.images import ImageSet
 
 PARTS = {  # the files of the published download

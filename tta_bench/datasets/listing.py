@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, some
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 
@@ -109,12 +109,6 @@ def complaint(
         return None
     hint = f": {each} in each class, but not in {some(uneven)}" if uneven else ""
     return f"{total:,} images, expected {images:,}{hint}"
-
-
-def some(names: Sequence[str], most: int = 3) -> str:
-    """The first few of many names."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
 
 def is_image_name(name: str) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.listing import complaint, is_file, is_folder, list_classes, list_folders, some
+from tta_bench.datasets.listing import complaint, is_file, is_folder, list_classes, list_folders
 from tta_bench.datasets.on_disk import OnDisk, in_folders, some_of
 from tta_bench.datasets.transform import Transform
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, did_you_mean, some
 
 CLASSES = 65
 DOMAINS = {"Art": 2427, "Clipart": 4365, "Product": 4439, "RealWorld": 4357}

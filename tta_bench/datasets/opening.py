@@ -23,15 +23,12 @@ def refuse_bad(images: ImageSet, on_opened: OnOpened | None = None) -> None:
     total, done = len(images.ids), 0
     bad: list[str] = []
     turns = np.split(np.arange(total), range(TURN, total, TURN))
-    pool = ThreadPoolExecutor(cores())  # threads will do: Pillow decodes without Python's lock
-    try:
+    with ThreadPoolExecutor(cores()) as pool:  # threads will do: Pillow decodes without Python's lock
         for turn, found in zip(turns, pool.map(lambda turn: _bad(images, turn), turns), strict=True):
             bad += found
             done += len(turn)
             if on_opened:
                 on_opened(done, total)
-    finally:
-        pool.shutdown(cancel_futures=True)  # or Ctrl-C would wait for all
     if bad:
         more = [f"and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
         raise UserError("\n      ".join([f"{len(bad):,} of {total:,} images are bad:", *bad[:SHOWN], *more]))
