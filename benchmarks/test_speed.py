@@ -21,17 +21,19 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from tests.records import make_record
-from tta_bench import Method, build_method, models, settings, suite
-from tta_bench.choices import Choices
+from tta_bench import Method, build_method, settings
+from tta_bench.data.loading import batches
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.transform import Transform
-from tta_bench.loading import batches
-from tta_bench.plan import Plan
+from tta_bench.models import source as models
 from tta_bench.registry import installed
 from tta_bench.report import render
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
-from tta_bench.runner import run_cell
+from tta_bench.run.choices import Choices
+from tta_bench.run.plan import Plan
+from tta_bench.run.runner import run_cell
+from tta_bench.suites import suite
 
 THREADS = 1
 CPU = torch.device("cpu")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tests.records import make_record
-from tta_bench.inspection import Inspection
-from tta_bench.record import Predictions, Record
-from tta_bench.store import Store
+from tta_bench.inspect.inspection import Inspection
+from tta_bench.records.record import Predictions, Record
+from tta_bench.records.store import Store
 
 ORDER = np.arange(100)
 HALF = ORDER % 2 == 0  # every second image right

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.records import make_record
-from tta_bench.record import Predictions, Record
+from tta_bench.records.record import Predictions, Record
 from tta_bench.report.leaderboard import NO_MARKS, Close
 from tta_bench.report.names import SHORT
 from tta_bench.report.page import page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tta_bench.cell import Cell
-from tta_bench.record import Record
+from tta_bench.records.cell import Cell
+from tta_bench.records.record import Record
 
 
 def make_cell(method: str, **changes: Any) -> Cell:

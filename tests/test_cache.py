@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from tests.denied import denied
 from tests.test_loading import resident
-from tta_bench import cache
-from tta_bench.cache import CachedImages
+from tta_bench.data import cache
+from tta_bench.data.cache import CachedImages
 from tta_bench.errors import UserError
 
 

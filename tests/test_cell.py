@@ -11,10 +11,10 @@ import pytest
 from tests import trees
 from tests.conftest import Cli
 from tests.records import make_cell
-from tta_bench import cell as cells
-from tta_bench.cache import CachedImages
-from tta_bench.cell import HARNESS, code_hash, harness_hash
-from tta_bench.images import ArrayImages, fingerprint
+from tta_bench.data.cache import CachedImages
+from tta_bench.data.images import ArrayImages, fingerprint
+from tta_bench.records import cell as cells
+from tta_bench.records.cell import HARNESS, code_hash, harness_hash
 
 SUITE = """
 name: mine
@@ -106,11 +106,11 @@ def test_code_that_a_method_borrows_from_another_package_counts(
 def test_the_code_through_which_every_method_runs_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runner imports is in the list, or plainly shapes no result."""
     shapes_nothing = {"environment", "cell", "errors", "record", "store"}
-    runner = cells._source("tta_bench.runner")
+    runner = cells._source("tta_bench.run.runner")
     assert runner is not None
     imported = {
         name.split(".")[1]
-        for name in cells._imports(runner.read_text(), "tta_bench.runner", {"tta_bench"})
+        for name in cells._imports(runner.read_text(), "tta_bench.run.runner", {"tta_bench"})
         if "." in name and cells._source(name)
     }
     assert imported <= {*HARNESS, *shapes_nothing}

@@ -16,11 +16,11 @@ from tests import trees
 from tests.conftest import Cli
 from tests.small import small_vit
 from tta_bench.cli import options
+from tta_bench.data.images import ArrayImages
 from tta_bench.datasets import opening
 from tta_bench.datasets.opening import refuse_bad
 from tta_bench.errors import UserError
-from tta_bench.images import ArrayImages
-from tta_bench.models import SourceModel
+from tta_bench.models.source import SourceModel
 
 HEAD = "name: mine\nabout: a test\nmodel: none\nbatch_size: 2\n"
 IMAGENET_C = (
@@ -104,7 +104,7 @@ def test_without_its_classes_no_method_is_tried_and_the_cause_is_told_once(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = SourceModel("toy", small_vit(num_classes=1000), 1000, (0.5,) * 3, (0.5,) * 3, "0" * 16, input_size=16)
-    monkeypatch.setattr("tta_bench.plan._load_once", lambda name: model)
+    monkeypatch.setattr("tta_bench.run.plan._load_once", lambda name: model)
     trees.clean_imagenet(tmp_path)
     suite = tmp_path / "suite.yaml"
     suite.write_text(IMAGENET_R)

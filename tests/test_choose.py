@@ -13,9 +13,9 @@ from tests.conftest import Cli
 from tests.records import make_failure, make_record
 from tta_bench.cli import where
 from tta_bench.errors import UserError
-from tta_bench.record import Predictions, Record
+from tta_bench.records.record import Predictions, Record
+from tta_bench.records.store import Store
 from tta_bench.report.choose import KEYS, comparison, comparisons, parse
-from tta_bench.store import Store
 
 
 def made(method: str, day: int, **changes: Any) -> Record:

@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 from tests import trees
 from tests.conftest import SMALL, Cli
 from tests.denied import denied
-from tta_bench import bench
-from tta_bench.bench import Watcher
+from tta_bench.run import execute as bench
+from tta_bench.run.execute import Watcher
 
 
 def test_run_ends_with_tables_on_screen_and_as_files(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_mistake_is_one_line_and_status_2(
 
 
 def test_a_model_with_other_classes_is_refused(cli: Cli, tmp_path: Path) -> None:
-    from tta_bench import checkpoint
+    from tta_bench.models import checkpoint
 
     small = {"img_size": 32, "patch_size": 16, "num_classes": 7, "embed_dim": 8, "depth": 1, "num_heads": 1}
     note = checkpoint.Note(small, (0.5,) * 3, (0.5,) * 3)

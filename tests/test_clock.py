@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tta_bench.clock import EventWatch, Stopwatch, step_watch
-from tta_bench.environment import pick_device
 from tta_bench.errors import UserError
+from tta_bench.measure.clock import EventWatch, Stopwatch, step_watch
+from tta_bench.measure.environment import pick_device
 
 
 class FakeGpu:

@@ -15,11 +15,11 @@ import pytest
 from tests.conftest import Cli
 from tests.records import make_failure, make_record
 from tta_bench.errors import UserError
-from tta_bench.record import Predictions, Record
+from tta_bench.records.record import Predictions, Record
+from tta_bench.records.store import Store
 from tta_bench.report import differences, leaderboard, render
 from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
-from tta_bench.store import Store
 
 IMAGES = 600
 SKILL = {"source": 0.60, "sar": 0.70, "twin": 0.70}

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests import trees
-from tta_bench.cell import _imports, _source
 from tta_bench.datasets import KINDS, Dataset, open_dataset
 from tta_bench.datasets.imagenet import wnids
 from tta_bench.errors import UserError
+from tta_bench.records.cell import _imports, _source
 
 
 def test_the_code_of_one_kind_leaves_the_cells_of_the_others_valid() -> None:
@@ -105,8 +105,8 @@ def test_no_images_at_all_are_refused_by_every_kind(tmp_path: Path) -> None:
 
 
 def test_every_kind_can_be_cached_and_read_by_workers(tmp_path: Path) -> None:
-    from tta_bench.cache import CachedImages
-    from tta_bench.loading import read_ahead
+    from tta_bench.data.cache import CachedImages
+    from tta_bench.data.loading import read_ahead
 
     home = trees.imagenet_c(tmp_path / "folders")
     trees.packed(home / "fog", tmp_path / "tars" / "fog.tar", "fog")

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from tta_bench import checkpoint, digits, models
 from tta_bench.corruptions import CORRUPTIONS
-from tta_bench.sources import DIGITS_RECIPE, train_digits
-from tta_bench.train import evaluate, jitter
+from tta_bench.datasets import digits
+from tta_bench.models import checkpoint
+from tta_bench.models import source as models
+from tta_bench.models.recipes import DIGITS_RECIPE, train_digits
+from tta_bench.models.train import evaluate, jitter
 
 CPU = torch.device("cpu")
 
@@ -48,17 +50,17 @@ def test_a_corrupted_image_does_not_depend_on_the_others() -> None:
 
 
 def note() -> str:
-    return (resources.files("tta_bench.checkpoints") / "digits_vit.md").read_text()
+    return (resources.files("tta_bench.models.checkpoints") / "digits_vit.md").read_text()
 
 
 def test_the_checkpoint_is_small_and_has_its_note() -> None:
-    file = resources.files("tta_bench.checkpoints") / "digits_vit.safetensors"
+    file = resources.files("tta_bench.models.checkpoints") / "digits_vit.safetensors"
     assert len(file.read_bytes()) <= 3_000_000
     assert models.load("digits-vit").weights_hash in note()
 
 
 def network_and_note() -> tuple[torch.nn.Module, checkpoint.Note]:
-    with resources.as_file(resources.files("tta_bench.checkpoints") / "digits_vit.safetensors") as path:
+    with resources.as_file(resources.files("tta_bench.models.checkpoints") / "digits_vit.safetensors") as path:
         weights, header = checkpoint.load(path)
     network = checkpoint.build(header)
     network.load_state_dict(weights)

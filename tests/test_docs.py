@@ -10,11 +10,11 @@ import pytest
 import tta_bench
 from tests.folders import save
 from tests.records import make_record
-from tta_bench import suite
 from tta_bench.datasets import open_dataset
 from tta_bench.datasets.imagenet import CLEAN_FOLDERS
 from tta_bench.errors import UserError
-from tta_bench.store import Store
+from tta_bench.records.store import Store
+from tta_bench.suites import suite
 
 ROOT = Path(__file__).parent.parent
 DATASETS = ROOT / "docs" / "datasets.md"

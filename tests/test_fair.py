@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.records import make_record
-from tta_bench import suite
 from tta_bench.errors import UnmatchedStreams, UserError
-from tta_bench.record import Record
+from tta_bench.records.record import Record
 from tta_bench.report.rows import by_table, compare
 from tta_bench.report.tables import accuracy_table
+from tta_bench.suites import suite
 
 
 def shipped(method: str, name: str, task: str, top1: float = 0.5, **changes: Any) -> Record:

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import Cli
 from tests.folders import make_inspection
 from tta_bench.figures import curve, kinds, style
-from tta_bench.store import Store
+from tta_bench.records.store import Store
 
 pytest.importorskip("matplotlib")
 

@@ -12,8 +12,8 @@ from tests.folders import ORDER, make_inspection, save
 from tests.records import make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.figures import attention, correlation, curve, kinds, pareto, rho, style, tsne
-from tta_bench.inspection import Inspection
-from tta_bench.store import Store
+from tta_bench.inspect.inspection import Inspection
+from tta_bench.records.store import Store
 
 pytest.importorskip("matplotlib")
 

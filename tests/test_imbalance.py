@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.conftest import Cli
-from tta_bench import scenarios
+from tta_bench.data.images import ArrayImages
 from tta_bench.errors import UserError
-from tta_bench.images import ArrayImages
-from tta_bench.plan import Choices
-from tta_bench.scenarios import IMBALANCE, Part, make_stream, spelled
+from tta_bench.run.plan import Choices
+from tta_bench.streams import scenarios
+from tta_bench.streams.scenarios import IMBALANCE, Part, make_stream, spelled
 
 CLASSES = 20
 LABELS = np.arange(40 * CLASSES) % CLASSES

@@ -15,12 +15,14 @@ from torch import Tensor, nn
 
 from tests.conftest import Cli
 from tests.small import small_vit, stream
-from tta_bench import digits, probe, registry
+from tta_bench import registry
+from tta_bench.datasets import digits
 from tta_bench.errors import UserError
-from tta_bench.inspection import Inspection
-from tta_bench.inspector import pearson
+from tta_bench.inspect import probe
+from tta_bench.inspect.inspection import Inspection
+from tta_bench.inspect.inspector import pearson
 from tta_bench.registry import build_method
-from tta_bench.scenarios import Part, make_stream
+from tta_bench.streams.scenarios import Part, make_stream
 
 
 def weights_by_hand(vit: VisionTransformer, run: Callable[[], Any]) -> Tensor:

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-HEAVY = {"torch", "timm", "torchvision", "tta_bench.runner", "tta_bench.bench", "tta_bench.plan", "tta_bench.method"}
+HEAVY = {
+    "torch",
+    "timm",
+    "torchvision",
+    "tta_bench.run.runner",
+    "tta_bench.run.execute",
+    "tta_bench.run.plan",
+    "tta_bench.method",
+}
 
 
 def imports(path: Path) -> set[str]:

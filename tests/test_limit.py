@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli
-from tta_bench import suite
-from tta_bench.choices import Choices
-from tta_bench.images import ArrayImages
-from tta_bench.plan import Plan
-from tta_bench.suite import Scenario
+from tta_bench.data.images import ArrayImages
+from tta_bench.run.choices import Choices
+from tta_bench.run.plan import Plan
+from tta_bench.suites import suite
+from tta_bench.suites.suite import Scenario
 
 DIGITS = 640  # images of a task
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests import trees
 from tests.conftest import Cli
-from tta_bench import suite
+from tta_bench.suites import suite
 
 WHAT = {"methods": "tent", "suites": "digits-c-5", "models": "digits-vit"}
 

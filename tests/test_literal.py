@@ -10,9 +10,9 @@ from rich.console import Console
 
 from tests import trees
 from tests.conftest import SMALL, Cli
-from tta_bench import bench
 from tta_bench.cli import options
 from tta_bench.cli.timing import telling
+from tta_bench.run import execute as bench
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tta_bench import loading
+from tta_bench.data import loading
+from tta_bench.data.images import ArrayImages
+from tta_bench.data.loading import batches, default_workers, read_ahead
 from tta_bench.errors import UserError
-from tta_bench.images import ArrayImages
-from tta_bench.loading import batches, default_workers, read_ahead
 
 CPU = torch.device("cpu")
 

@@ -17,9 +17,9 @@ from torchvision.transforms.v2 import CenterCrop, Compose, InterpolationMode, Re
 
 from tests.conftest import Cli
 from tests.denied import denied
-from tta_bench import make_corrupted
 from tta_bench.corruptions import CORRUPTIONS, corrupt
-from tta_bench.make_corrupted import Job, is_whole, make, read_clean
+from tta_bench.datasets import make_corrupted
+from tta_bench.datasets.make_corrupted import Job, is_whole, make, read_clean
 
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -295,7 +295,8 @@ def test_a_read_only_folder_is_one_line(cli: Cli, clean: Path, tmp_path: Path) -
 
 
 def test_it_never_imports_torch() -> None:
-    code = "import sys, tta_bench.make_corrupted; print([m for m in ('torch', 'timm', 'sklearn') if m in sys.modules])"
+    heavy = "('torch', 'timm', 'sklearn')"
+    code = f"import sys, tta_bench.datasets.make_corrupted; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

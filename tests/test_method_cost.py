@@ -13,7 +13,7 @@ from tta_bench_methods._lifting import mean_similarity
 from tests.reference import pairwise_similarity
 from tests.small import small_vit, stream
 from tta_bench import Method, build_method
-from tta_bench.cost import CostCounter
+from tta_bench.measure.cost import CostCounter
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("eta", {"redundancy_threshold": 0.8}),

@@ -15,8 +15,8 @@ from torch import nn
 
 from tests.small import small_vit, stir, stream
 from tta_bench import Method, build_method
-from tta_bench.cost import CostCounter
 from tta_bench.errors import UserError
+from tta_bench.measure.cost import CostCounter
 
 NORM_METHODS = ["tent", "eta", "eata", "sar"]
 NORM_LAYERS: dict[str, Any] = {"batch": nn.BatchNorm2d, "group": partial(GroupNorm, num_groups=4)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tta_bench.metrics import expected_calibration_error
+from tta_bench.measure.metrics import expected_calibration_error
 
 
 @pytest.mark.parametrize(

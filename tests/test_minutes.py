@@ -10,7 +10,7 @@ import pytest
 
 from tests.records import make_record
 from tests.test_paper_table import row, shipped
-from tta_bench.record import Record
+from tta_bench.records.record import Record
 from tta_bench.report.costs import time_table
 from tta_bench.report.paper import paper_table
 from tta_bench.report.ratio import time_ratio

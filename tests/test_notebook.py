@@ -17,8 +17,8 @@ from tests.conftest import Cli
 from tests.folders import ORDER, save
 from tests.records import make_failure, make_record
 from tta_bench.errors import UserError
-from tta_bench.record import Record
-from tta_bench.store import Store
+from tta_bench.records.record import Record
+from tta_bench.records.store import Store
 
 
 def filled(folder: Path, records: Sequence[Record]) -> Path:
@@ -175,7 +175,7 @@ def test_a_real_run_gives_the_numbers_of_its_table(cli: Cli, small_suite: Path, 
 
 def test_pandas_waits_until_it_is_wanted_and_torch_is_not() -> None:
     code = (
-        "import sys, tta_bench, tta_bench.cli.main, tta_bench.report.write, tta_bench.notebook\n"
+        "import sys, tta_bench, tta_bench.cli.main, tta_bench.report.write, tta_bench.report.frames\n"
         "tta_bench.cli.main.parser(); tta_bench.frame; tta_bench.predictions\n"
         "assert {'frame', 'predictions'} <= set(dir(tta_bench))\n"
         "print('pandas' in sys.modules, 'torch' in sys.modules)"

@@ -15,8 +15,8 @@ from tests import trees
 from tests.conftest import Cli
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError
-from tta_bench.inspection import Inspection
-from tta_bench.inspector import find_originals
+from tta_bench.inspect.inspection import Inspection
+from tta_bench.inspect.inspector import find_originals
 
 SUITE = """
 name: tree

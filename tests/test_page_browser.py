@@ -12,7 +12,7 @@ from tests.chromium import PROGRAM, Chromium, chromium
 from tests.pages import EVIL, METHODS, large_page, made
 from tests.records import make_failure, make_record
 from tests.test_paper_table import shipped
-from tta_bench.record import Record
+from tta_bench.records.record import Record
 from tta_bench.report.leaderboard import Close
 
 needs_browser = pytest.mark.skipif(PROGRAM is None, reason="no chromium found: apt-get install chromium")

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from tests import trees
-from tta_bench import plan as plans
-from tta_bench.choices import Choices
 from tta_bench.errors import UserError
-from tta_bench.models import SourceModel
-from tta_bench.plan import Plan
-from tta_bench.suite import load
+from tta_bench.models.source import SourceModel
+from tta_bench.run import plan as plans
+from tta_bench.run.choices import Choices
+from tta_bench.run.plan import Plan
+from tta_bench.suites.suite import load
 
 
 def test_each_task_has_the_size_of_its_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

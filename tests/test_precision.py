@@ -15,9 +15,10 @@ from timm.models.vision_transformer import VisionTransformer
 
 from tests.conftest import Cli
 from tests.records import make_cell, make_record
-from tta_bench import build_method, precision
-from tta_bench.cost import CostCounter
+from tta_bench import build_method
 from tta_bench.errors import UserError
+from tta_bench.measure.cost import CostCounter
+from tta_bench.models import precision
 from tta_bench.report.rows import compare
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import trees
-from tta_bench.processes import meanwhile, without_collector
+from tta_bench.system import meanwhile, without_collector
 
 
 def who() -> int:
@@ -69,7 +69,7 @@ def test_work_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
 def test_ctrl_c_is_not_for_the_other_process() -> None:
     """The first process of a program: multiprocessing then starts a helper of its own, which must change nothing."""
     program = (
-        "from tta_bench.processes import meanwhile\n"
+        "from tta_bench.system import meanwhile\n"
         "from tests.test_processes import blocked\n"
         "with meanwhile(blocked) as result: print(result())\n"
     )
@@ -81,7 +81,7 @@ def test_an_interrupt_that_was_held_comes_afterwards() -> None:
     """In a program of its own: a test runner may have threads, and signals go to whichever takes them."""
     program = (
         "import os, signal, time\n"
-        "from tta_bench.processes import interrupts_held\n"
+        "from tta_bench.system import interrupts_held\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` leaves it ignored\n"
         "try:\n"
         "    with interrupts_held():\n"

@@ -14,16 +14,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tta_bench import bench, memory, registry, suite
-from tta_bench.bench import Watcher
-from tta_bench.choices import Choices
-from tta_bench.cost import CostCounter
-from tta_bench.images import ArrayImages
+from tta_bench import registry
+from tta_bench.data.images import ArrayImages
+from tta_bench.measure import memory
+from tta_bench.measure.cost import CostCounter
 from tta_bench.method import Method
-from tta_bench.plan import Plan
-from tta_bench.record import Record
-from tta_bench.runner import run_cell
-from tta_bench.store import Store
+from tta_bench.records.record import Record
+from tta_bench.records.store import Store
+from tta_bench.run import execute as bench
+from tta_bench.run.choices import Choices
+from tta_bench.run.execute import Watcher
+from tta_bench.run.plan import Plan
+from tta_bench.run.runner import run_cell
+from tta_bench.suites import suite
 
 
 class Toy(Method):

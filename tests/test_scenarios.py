@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from tests.conftest import Cli
-from tta_bench import suite as suites
+from tta_bench.data.images import ArrayImages, ImageSet
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
-from tta_bench.images import ArrayImages, ImageSet
-from tta_bench.scenarios import DRAWS_PER_CLASS, OVER_ALL_TASKS, SEVERITIES, groups, make_stream
-from tta_bench.stream import Stream
-from tta_bench.suite import SCENARIOS, Scenario, Suite
+from tta_bench.streams.scenarios import DRAWS_PER_CLASS, OVER_ALL_TASKS, SEVERITIES, groups, make_stream
+from tta_bench.streams.stream import Stream
+from tta_bench.suites import suite as suites
+from tta_bench.suites.suite import SCENARIOS, Scenario, Suite
 
 CLASSES, EACH = 12, 15
 COUNT = CLASSES * EACH

@@ -11,8 +11,9 @@ import pytest
 
 from tests.records import make_record
 from tta_bench.errors import UserError
-from tta_bench.record import Predictions
-from tta_bench.store import Store, write_whole
+from tta_bench.files import write_whole
+from tta_bench.records.record import Predictions
+from tta_bench.records.store import Store
 
 
 def predictions() -> Predictions:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from tta_bench import build_method, models, scenarios
-from tta_bench.images import ArrayImages, Joined
+from tta_bench import build_method
+from tta_bench.data.images import ArrayImages, Joined
+from tta_bench.models import source as models
 from tta_bench.registry import installed
-from tta_bench.scenarios import SEVERITIES, Part, make_stream
-from tta_bench.stream import Stream, digest
-from tta_bench.suite import SCENARIOS, Scenario
+from tta_bench.streams import scenarios
+from tta_bench.streams.scenarios import SEVERITIES, Part, make_stream
+from tta_bench.streams.stream import Stream, digest
+from tta_bench.suites.suite import SCENARIOS, Scenario
 
 
 def images(n: int = 100, classes: int = 10) -> ArrayImages:

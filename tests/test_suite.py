@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tta_bench import suite
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
+from tta_bench.suites import suite
 
 GOOD = """
 name: mine

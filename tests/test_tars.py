@@ -13,7 +13,7 @@ import pytest
 from tests import trees
 from tta_bench.datasets import tar as tar_index
 from tta_bench.errors import UserError
-from tta_bench.stream import digest
+from tta_bench.streams.stream import digest
 
 
 @pytest.mark.parametrize("name", ["fog.tar", "weather.tar"])

@@ -102,7 +102,7 @@ def test_the_checkout_counts_not_what_is_installed(repo: Path, site: Path) -> No
 @pytest.mark.slow
 def test_the_same_revision_is_no_alarm(repo: Path, site: Path) -> None:
     """With weights of one's own, too, named from here: the two revisions run in another folder."""
-    embedded = resources.files("tta_bench.checkpoints") / "digits_vit.safetensors"
+    embedded = resources.files("tta_bench.models.checkpoints") / "digits_vit.safetensors"
     (repo / "own.safetensors").write_bytes(embedded.read_bytes())
     done = check(repo, site, "HEAD", "--budget", "20s", "--model", "own.safetensors")
     assert done.returncode in (0, 3), done.stdout + done.stderr

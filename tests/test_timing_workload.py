@@ -10,7 +10,7 @@ import torch
 
 from tests import trees
 from tests.conftest import Cli
-from tta_bench import checkpoint
+from tta_bench.models import checkpoint
 from tta_bench.timing import baseline, steps
 from tta_bench.timing.sides import Here
 from tta_bench.timing.workload import Spec, findable, prepare, repeat

@@ -14,8 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from tests import trees
 from tests.conftest import Cli
-from tta_bench import checkpoint, models, train
 from tta_bench.datasets.office_home import CLASSES, DOMAINS
+from tta_bench.models import checkpoint, train
+from tta_bench.models import source as models
 
 TAG = "test_vit.r160_in1k"  # timm's smallest ViT
 NAMES = [f"Class_{c:02d}" for c in range(CLASSES)]

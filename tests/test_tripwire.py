@@ -11,16 +11,17 @@ import pytest
 
 from tests.conftest import SMALL, Cli
 from tests.records import make_record
-from tta_bench import plan as plans
-from tta_bench import published, tripwire
-from tta_bench.choices import Choices
 from tta_bench.corruptions import CORRUPTIONS
-from tta_bench.models import SourceModel
-from tta_bench.plan import Plan
-from tta_bench.published import Published, accuracies, paper_task
+from tta_bench.models.source import SourceModel
+from tta_bench.papers import published
+from tta_bench.papers.published import Published, accuracies, paper_task
+from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
-from tta_bench.store import Store
-from tta_bench.suite import Scenario, load
+from tta_bench.run import plan as plans
+from tta_bench.run import tripwire
+from tta_bench.run.choices import Choices
+from tta_bench.run.plan import Plan
+from tta_bench.suites.suite import Scenario, load
 
 HALF = (0.5, 0.5, 0.5)
 

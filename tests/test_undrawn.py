@@ -9,7 +9,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from tta_bench import weights
+from tta_bench.models import weights
 
 
 @pytest.mark.parametrize("name", ["test_vit", "test_vit3", "test_convnext", "test_resnet", "test_efficientnet"])

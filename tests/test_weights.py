@@ -12,10 +12,11 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from tests.vits import TINY, saved
-from tta_bench import checkpoint, models
-from tta_bench.cost import CostCounter
 from tta_bench.errors import UserError
-from tta_bench.models import SourceModel
+from tta_bench.measure.cost import CostCounter
+from tta_bench.models import checkpoint
+from tta_bench.models import source as models
+from tta_bench.models.source import SourceModel
 
 CPU = torch.device("cpu")
 

@@ -15,8 +15,9 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from tests.vits import TINY, augreg, saved
-from tta_bench import checkpoint, models, weights
 from tta_bench.errors import UserError
+from tta_bench.models import checkpoint, weights
+from tta_bench.models import source as models
 
 CPU = torch.device("cpu")
 

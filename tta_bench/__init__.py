@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tta_bench.method import Method
-    from tta_bench.notebook import frame, predictions
     from tta_bench.registry import build_method
+    from tta_bench.report.frames import frame, predictions
 
 __all__ = ["Method", "__version__", "build_method", "frame", "predictions"]
 
 _HOME = {
     "Method": "tta_bench.method",
     "build_method": "tta_bench.registry",
-    "frame": "tta_bench.notebook",
-    "predictions": "tta_bench.notebook",
+    "frame": "tta_bench.report.frames",
+    "predictions": "tta_bench.report.frames",
 }
 
 try:

@@ -21,7 +21,7 @@ from rich.table import Table
 from torch import Tensor
 
 from tta_bench import Method, build_method
-from tta_bench.cost import CostCounter
+from tta_bench.measure.cost import CostCounter
 
 BATCH, ROUNDS, THREADS = 16, 4, 2
 RELIABLE = {0.5: (8, 8, 8, 8, 8), 0.1: (2, 1, 2, 1, 2)}  # of 16 in each of five batches

@@ -28,11 +28,11 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.datasets import load_sample_images
 
-from tta_bench.cache import CachedImages
+from tta_bench.data.cache import CachedImages
+from tta_bench.data.images import ImageSet
+from tta_bench.data.loading import batches, read_ahead
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.transform import Transform
-from tta_bench.images import ImageSet
-from tta_bench.loading import batches, read_ahead
 
 CPU = torch.device("cpu")
 IMAGES, ROUNDS, BATCH = 2000, 5, 50

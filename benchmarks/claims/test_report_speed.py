@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from tests.records import make_record
-from tta_bench import suite
-from tta_bench.record import Predictions
-from tta_bench.store import Store
+from tta_bench.records.record import Predictions
+from tta_bench.records.store import Store
+from tta_bench.suites import suite
 
 METHODS, SEEDS, IMAGES, CLASSES, BATCH = 12, 3, 50_000, 1000, 64
 

@@ -15,13 +15,13 @@ import timm
 import torch
 
 from tests.records import make_cell
-from tta_bench.clock import Stopwatch
-from tta_bench.cost import CostCounter
-from tta_bench.images import ArrayImages
-from tta_bench.loading import batches
-from tta_bench.models import SourceModel
-from tta_bench.runner import Work, build, run_cell
-from tta_bench.scenarios import Part, make_stream
+from tta_bench.data.images import ArrayImages
+from tta_bench.data.loading import batches
+from tta_bench.measure.clock import Stopwatch
+from tta_bench.measure.cost import CostCounter
+from tta_bench.models.source import SourceModel
+from tta_bench.run.runner import Work, build, run_cell
+from tta_bench.streams.scenarios import Part, make_stream
 from tta_bench.timing.measure import Pair, Step
 
 CPU = torch.device("cpu")

@@ -8,14 +8,14 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
-from tta_bench.processes import meanwhile, without_collector
+from tta_bench.system import meanwhile, without_collector
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.choices import Choices
-    from tta_bench.findings import Finding
-    from tta_bench.suite import Suite
+    from tta_bench.preflight.findings import Finding
+    from tta_bench.run.choices import Choices
+    from tta_bench.suites.suite import Suite
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,7 +33,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench import suite
+    from tta_bench.suites import suite
 
     console = options.console()
     chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is answered before torch is imported
@@ -49,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _look(suite: Suite, choices: Choices) -> list[Finding]:
     """All findings. Torch takes seconds to import, and so does listing ImageNet-C: both go on at once."""
-    from tta_bench.findings import in_data
+    from tta_bench.preflight.findings import in_data
 
     with nullcontext() if "torch" in sys.modules else meanwhile(in_data, suite, choices) as data:
         with without_collector():
             import timm  # noqa: F401  (for its models, which `check` is about to load)
 
-            from tta_bench.check import check
+            from tta_bench.preflight.check import check
 
         return check(suite, choices, data)
 
@@ -64,8 +64,8 @@ def _look_at_every_image(suite: Suite, choices: Choices, console: Console) -> li
     """All findings, with a bar while images are opened: it needs the terminal, so no other process does this."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from tta_bench.check import check
-    from tta_bench.findings import in_data
+    from tta_bench.preflight.check import check
+    from tta_bench.preflight.findings import in_data
 
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
 

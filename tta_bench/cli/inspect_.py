@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tta_bench import suite
 from tta_bench.cli import options
 from tta_bench.cli.run import RUNS
+from tta_bench.suites import suite
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from tta_bench import settings
-    from tta_bench.choices import Choices, refuse_misnamed
-    from tta_bench.inspection import refuse_other
+    from tta_bench.inspect.inspection import refuse_other
+    from tta_bench.run.choices import Choices, refuse_misnamed
 
     chosen = suite.load(args.suite)
     folder = args.out or RUNS / f"{chosen.name}-inspect-{args.method}"
@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
         overrides=settings.parse(args.set),
     )
     refuse_misnamed(chosen, choices)  # a typo is answered before torch is imported
-    from tta_bench.inspector import inspect
-    from tta_bench.plan import Plan
+    from tta_bench.inspect.inspector import inspect
+    from tta_bench.run.plan import Plan
 
     plan = Plan(replace(chosen, tasks=args.tasks or chosen.tasks), choices)
     found = inspect(plan, images=args.images, manifest={"command": args.command})

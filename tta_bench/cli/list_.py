@@ -17,7 +17,7 @@ from tta_bench.errors import UserError
 
 if TYPE_CHECKING:
     from tta_bench.datasets import Dataset
-    from tta_bench.suite import Suite
+    from tta_bench.suites.suite import Suite
 
 NARROW = 80  # fewer columns than this hold no table
 
@@ -71,8 +71,8 @@ def _methods() -> None:
 
 
 def _suites(root: Path | None) -> None:
-    from tta_bench import suite
     from tta_bench.datasets.listing import is_folder
+    from tta_bench.suites import suite
 
     if root is not None and not is_folder(root):
         raise UserError(f"--data-root {root} is no folder")
@@ -123,13 +123,13 @@ def _seems_there(dataset: Dataset, task: str) -> bool:
 
 
 def _is_published(table: str) -> bool:
-    from tta_bench import published
+    from tta_bench.papers import published
 
     return table in published.tables()
 
 
 def _models() -> None:
-    from tta_bench import models
+    from tta_bench.models import source as models
 
     rows = []
     for name in models.EMBEDDED:

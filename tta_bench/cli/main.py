@@ -25,7 +25,7 @@ from tta_bench.cli import (
     tune,
 )
 from tta_bench.errors import UserError
-from tta_bench.processes import terminated_as_interrupted
+from tta_bench.system import terminated_as_interrupted
 
 EXAMPLES = """\
 examples:

@@ -43,9 +43,9 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.cores import cores
     from tta_bench.corruptions import CORRUPTIONS
-    from tta_bench.make_corrupted import Job, check, find_images, make
+    from tta_bench.datasets.make_corrupted import Job, check, find_images, make
+    from tta_bench.system import cores
 
     job = Job(args.clean, args.out, args.corruptions or CORRUPTIONS, args.severities, args.size)
     check(job)

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tta_bench import suite
-from tta_bench.suite import SCENARIOS
+from tta_bench.suites import suite
+from tta_bench.suites.suite import SCENARIOS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.choices import Choices
-    from tta_bench.suite import Suite
+    from tta_bench.run.choices import Choices
+    from tta_bench.suites.suite import Suite
 
 
 DATA_ROOT: dict[str, Any] = {
@@ -68,7 +68,7 @@ _DEVICE = "auto, cpu, cuda, cuda:N or mps (default: the GPU if there is one)"
 def choices(args: argparse.Namespace) -> Choices:
     """The options of `add_choices` as the harness takes them."""
     from tta_bench import settings
-    from tta_bench.choices import Choices
+    from tta_bench.run.choices import Choices
 
     return Choices(
         methods=args.methods,
@@ -90,7 +90,7 @@ def choices(args: argparse.Namespace) -> Choices:
 
 def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
     """Suite and choices of a command line, their names checked: a typo is answered before torch is imported."""
-    from tta_bench.choices import refuse_misnamed
+    from tta_bench.run.choices import refuse_misnamed
 
     found = suite.load(args.suite)
     asked = choices(args)

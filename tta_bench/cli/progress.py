@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tta_bench.bench import Watcher
-from tta_bench.record import Record
-from tta_bench.runner import Work
+from tta_bench.records.record import Record
+from tta_bench.run.execute import Watcher
+from tta_bench.run.runner import Work
 
 
 class RunWatcher(Watcher):

@@ -13,11 +13,11 @@ from tta_bench.cli import options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.cell import Cell
-    from tta_bench.choices import Choices
-    from tta_bench.record import Record
-    from tta_bench.store import Store
-    from tta_bench.suite import Suite
+    from tta_bench.records.cell import Cell
+    from tta_bench.records.record import Record
+    from tta_bench.records.store import Store
+    from tta_bench.run.choices import Choices
+    from tta_bench.suites.suite import Suite
 
 RUNS = Path("results/runs")
 
@@ -36,7 +36,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.store import refuse_unfit
+    from tta_bench.records.store import refuse_unfit
 
     chosen, choices = options.chosen(args)
     folder = args.out or RUNS / chosen.name
@@ -46,11 +46,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, chosen: Suite, choices: Choices, folder: Path) -> int:
-    from tta_bench.bench import execute
     from tta_bench.cli.progress import watch
-    from tta_bench.plan import Plan
-    from tta_bench.store import Store
-    from tta_bench.tripwire import suspicions
+    from tta_bench.records.store import Store
+    from tta_bench.run.execute import execute
+    from tta_bench.run.plan import Plan
+    from tta_bench.run.tripwire import suspicions
 
     console = options.console()
     plan = Plan(chosen, choices)

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tta_bench import registry, suite
+from tta_bench import registry
 from tta_bench.cli import options
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.suites import suite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -165,7 +166,7 @@ def _against_revision(args: argparse.Namespace, tell: Tell) -> Result:
 
 def spec(args: argparse.Namespace) -> Spec:
     """The workload that the options ask for."""
-    from tta_bench.choices import refuse_unknown
+    from tta_bench.run.choices import refuse_unknown
 
     chosen = suite.load(args.suite or suite.DEFAULT)
     for name in args.methods or ():

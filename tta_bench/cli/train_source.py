@@ -32,8 +32,10 @@ def run(args: argparse.Namespace) -> int:
 
     from rich.progress import Progress
 
-    from tta_bench import checkpoint, environment, sources
     from tta_bench.errors import UserError
+    from tta_bench.measure import environment
+    from tta_bench.models import checkpoint
+    from tta_bench.models import recipes as sources
 
     if args.data == "office-home" and not args.domain:
         raise UserError("train-source office-home needs --domain: Art, Clipart, Product or RealWorld")

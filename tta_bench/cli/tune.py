@@ -35,13 +35,13 @@ def run(args: argparse.Namespace) -> int:
     args.methods = (args.method,)
     chosen, choices = options.chosen(args)
     points = grid(args.grid)  # a typo is answered before torch is imported
-    from tta_bench.bench import execute
     from tta_bench.cli.progress import watch
-    from tta_bench.plan import Plan
+    from tta_bench.records.store import Store
     from tta_bench.report import render
     from tta_bench.report.rows import compare
     from tta_bench.report.tables import accuracy_table, by_average
-    from tta_bench.store import Store
+    from tta_bench.run.execute import execute
+    from tta_bench.run.plan import Plan
 
     console = options.console()
     fixed = choices.overrides.get(args.method, {})

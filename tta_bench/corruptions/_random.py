@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tta_bench.seeding import seed_of
+from tta_bench.data.seeding import seed_of
 
 
 def generator(name: str, severity: int, image_id: str) -> np.random.Generator:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tta_bench.data.images import ImageSet
 from tta_bench.datasets.opening import OnOpened
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
-from tta_bench.images import ImageSet
 
 SAMPLE = 3  # images of a task that `inspect` decodes
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
+from tta_bench.data.seeding import permutation
 from tta_bench.datasets.listing import is_file
 from tta_bench.datasets.on_disk import SOURCE_IMAGES, OnDisk, severity_of
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
-from tta_bench.seeding import permutation
 
 PIXELS = 32
 PUBLISHED = 10_000  # images of each severity, one block after the other

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
+from tta_bench.data.images import ImageSet
 from tta_bench.datasets.files import FolderImages, TarImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_strange, wnids
 from tta_bench.datasets.listing import (
@@ -24,7 +25,6 @@ from tta_bench.datasets.on_disk import in_folders, labels_of, severity_of
 from tta_bench.datasets.tar import index
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, some
-from tta_bench.images import ImageSet
 
 PARTS = {  # the files of the published download
     "noise.tar": ("gaussian_noise", "shot_noise", "impulse_noise"),

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.data.seeding import permutation
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import Classes, is_folder
 from tta_bench.datasets.opening import OnOpened, refuse_bad
 from tta_bench.datasets.transform import INTERPOLATIONS, Transform, photograph
 from tta_bench.errors import UserError
-from tta_bench.seeding import permutation
 
 SOURCE_IMAGES = 2000  # as EATA's authors take for their Fisher information
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.cores import cores
+from tta_bench.data.images import ImageSet
 from tta_bench.errors import UserError
-from tta_bench.images import ImageSet
+from tta_bench.system import cores
 
 SHOWN = 20  # bad images of a task that are named
 TURN = 64  # images that a thread opens before it tells

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.figures import rows, style
-from tta_bench.record import Record
+from tta_bench.records.record import Record
+from tta_bench.records.store import Store
 from tta_bench.report.choose import Wish
 from tta_bench.report.rows import Row
-from tta_bench.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.inspection import Inspection
+from tta_bench.inspect.inspection import Inspection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

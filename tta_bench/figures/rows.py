@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.inspection import is_inspection
+from tta_bench.inspect.inspection import is_inspection
+from tta_bench.records.store import Store
 from tta_bench.report.choose import Wish, comparison
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.tables import per_seed
 from tta_bench.report.values import Value, spread
-from tta_bench.store import Store
 
 
 def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Wish] = ()) -> Comparison:

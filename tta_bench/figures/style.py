@@ -91,7 +91,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
     """Write a figure in each format, without dates or versions that would change its bytes."""
     from io import BytesIO
 
-    from tta_bench.store import write_whole
+    from tta_bench.files import write_whole
 
     nothing: dict[str, dict[str, Any]] = {
         "png": {"Software": None},

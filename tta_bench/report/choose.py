@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from tta_bench.cell import Cell
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.record import Record
+from tta_bench.records.cell import Cell
+from tta_bench.records.record import Record
 from tta_bench.report.fair import table_of
 from tta_bench.report.rows import Comparison, by_table, compare
 

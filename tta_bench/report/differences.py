@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.cell import Cell
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.record import Record
+from tta_bench.records.cell import Cell
+from tta_bench.records.record import Record
 from tta_bench.report import names
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs

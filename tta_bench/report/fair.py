@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tta_bench import suite
-from tta_bench.cell import Cell
 from tta_bench.errors import UnmatchedStreams, UserError
-from tta_bench.record import Record
+from tta_bench.records.cell import Cell
+from tta_bench.records.record import Record
+from tta_bench.suites import suite
 
 
 class Rule(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tta_bench.errors import UserError
-from tta_bench.record import Record
+from tta_bench.records.record import Record
 from tta_bench.report.costs import steady_ms
 from tta_bench.report.differences import make_stream
 from tta_bench.report.render import csv_lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tta_bench import published
+from tta_bench.papers import published
 from tta_bench.report.comparable import Reasons, left_over, paper_name, why_not
 from tta_bench.report.costs import extrapolated, machines_of, minutes, paired
 from tta_bench.report.ratio import TimeRatio, time_ratio

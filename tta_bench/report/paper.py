@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tta_bench import published
+from tta_bench.papers import published
 from tta_bench.report import names
 from tta_bench.report.comparable import Reasons, left_over, paper_name, why_not
 from tta_bench.report.minutes import minutes_table

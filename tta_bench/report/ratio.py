@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from tta_bench.record import Record
+from tta_bench.data.seeding import seed_of
+from tta_bench.records.record import Record
 from tta_bench.report.serial import block_length
-from tta_bench.seeding import seed_of
 
 REPLICATES = 2000
 TAIL = 0.025

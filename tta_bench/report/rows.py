@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tta_bench.cell import Cell
 from tta_bench.errors import UserError
-from tta_bench.published import accuracies, paper_task
-from tta_bench.record import Record
+from tta_bench.papers.published import accuracies, paper_task
+from tta_bench.records.cell import Cell
+from tta_bench.records.record import Record
 from tta_bench.report.fair import check_fair, table_of
 
 

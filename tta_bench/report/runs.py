@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.cell import Cell
 from tta_bench.errors import UserError
-from tta_bench.record import Predictions, Record
-from tta_bench.store import Store
+from tta_bench.records.cell import Cell
+from tta_bench.records.record import Predictions, Record
+from tta_bench.records.store import Store
 
 
 class Runs:

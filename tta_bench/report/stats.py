@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, ndtri, stdtr, stdtrit
 
+from tta_bench.data.seeding import seed_of
 from tta_bench.report.serial import Spread, block_length, block_sums, levelled, spread_of_sum
-from tta_bench.seeding import seed_of
 
 LEVEL = 0.95
 REPLICATES = 2000

@@ -9,13 +9,13 @@ from pathlib import Path
 from rich.console import Console
 
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.files import write_whole
 from tta_bench.report import differences, latex, leaderboard, render
 from tta_bench.report.paper import paper_table
 from tta_bench.report.rows import Comparison
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import layout
 from tta_bench.report.values import Table
-from tta_bench.store import write_whole
 
 FORMATS = ("terminal", "md", "csv", "latex", "html")
 DEFAULT = ("terminal", "md", "csv")

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from tta_bench.clock import Stopwatch
-from tta_bench.runner import read
+from tta_bench.measure.clock import Stopwatch
+from tta_bench.run.runner import read
 from tta_bench.timing.steps import Steps, told
 from tta_bench.timing.workload import REFERENCE, Prepared
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tta_bench import environment
+from tta_bench.measure import environment
 from tta_bench.timing.baseline import Baseline, Timing
 from tta_bench.timing.measure import Budget, Pair, measure, noise
 from tta_bench.timing.ratio import Ratio

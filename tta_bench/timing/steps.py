@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from tta_bench import build_method
-from tta_bench.clock import step_watch
-from tta_bench.cost import CostCounter
 from tta_bench.errors import UserError
-from tta_bench.models import load
+from tta_bench.measure.clock import step_watch
+from tta_bench.measure.cost import CostCounter
+from tta_bench.models.source import load
 
 COUNTS = ("sample_forwards", "sample_backwards", "optimizer_steps")
 

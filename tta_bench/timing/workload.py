@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tta_bench import settings, suite, weights
-from tta_bench.choices import Choices
+from tta_bench import settings
 from tta_bench.errors import UserError
-from tta_bench.plan import Plan
-from tta_bench.runner import Work, read, source_batches
+from tta_bench.models import weights
+from tta_bench.run.choices import Choices
+from tta_bench.run.plan import Plan
+from tta_bench.run.runner import Work, read, source_batches
+from tta_bench.suites import suite
 from tta_bench.timing.steps import Workload
 
 REFERENCE = "source"

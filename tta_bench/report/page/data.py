@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.cell import Cell
-from tta_bench.record import Predictions, Record
+from tta_bench.records.cell import Cell
+from tta_bench.records.record import Predictions, Record
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import Table, Value
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import Any
 
-from tta_bench.record import Record
+from tta_bench.records.record import Record
 from tta_bench.report import names
 from tta_bench.report.page.data import Line
 from tta_bench.report.rows import Comparison, Row

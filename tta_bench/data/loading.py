@@ -1,0 +1,207 @@
+"""Reads a stream's images ahead of the model: batches in the order of the plan, however many processes read.
+
+Images travel as bytes, a quarter of the copy, and become floats on the device. Worker processes only decode: they
+are forked without touching the device, run on one thread, and hand over whole batches through shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import signal
+import sys
+import warnings
+import weakref
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from tta_bench.data.images import ArrayImages, ImageSet
+from tta_bench.errors import UserError
+from tta_bench.system import cores
+
+Indices = NDArray[np.int64]
+Batches = Generator[Tensor, None, None]  # an iterator that can be closed
+
+FORKS = sys.platform == "linux"
+AHEAD = 2  # batches per worker
+MOST_WORKERS = 8  # more than a benchmark's model can eat, fewer than a shared machine resents
+
+
+def batches(images: ImageSet, plan: Iterable[Indices], device: torch.device, *, workers: int = 0) -> Batches:
+    """Floats in [0, 1] on the device: one batch for each array of positions in the plan, in that order.
+
+    What `images.read` raises as a UserError comes through as it is, from a worker too. Leave early through
+    `contextlib.closing`, so that no worker outlives the loop.
+    """
+    with closing(read_ahead(images, plan, workers=workers)) as host:
+        if device.type == "cuda":
+            yield from _copied_ahead(host, device)
+        elif device.type == "cpu":
+            yield from map(_Lender().floats, host)
+        else:
+            yield from (_floats(batch.to(device)) for batch in host)
+
+
+def read_ahead(images: ImageSet, plan: Iterable[Indices], *, workers: int = 0) -> Batches:
+    """The same batches as bytes in this machine's memory; each is good until the next is asked for."""
+    planned = list(plan)
+    if workers and planned and not in_memory(images):
+        yield from _from_workers(images, planned, min(workers, len(planned)))
+        return
+    place: Tensor | None = None
+    for indices in planned:
+        if place is None or len(place) < len(indices) or not hasattr(images, "read_into"):
+            place = _read(images, indices)
+        else:
+            _fill(place[: len(indices)], images, indices)
+        yield place[: len(indices)]
+
+
+def in_memory(images: ImageSet) -> bool:
+    """Whether images are at hand without decoding, so that handing them between processes would only cost."""
+    return isinstance(images, ArrayImages) or bool(getattr(images, "in_memory", False))
+
+
+def default_workers(images: ImageSet) -> int:
+    """As many workers as help: none for images at hand, else one per core up to a limit."""
+    return 0 if in_memory(images) else min(MOST_WORKERS, cores())
+
+
+def _read(images: ImageSet, indices: Indices) -> Tensor:
+    """One batch of bytes, always laid out alike: a model's rounding may follow the layout."""
+    return torch.from_numpy(np.require(images.read(indices), np.uint8, ["C", "W"]))
+
+
+def _fill(place: Tensor, images: ImageSet, indices: Indices) -> None:
+    """Read one batch into its place in memory, directly where the images can."""
+    read_into = getattr(images, "read_into", None)
+    if read_into is None:
+        place.copy_(_read(images, indices))
+    else:
+        read_into(place.numpy(), indices)
+
+
+class _WholeBatches(Dataset[Any]):
+    """A dataset whose items are whole batches, each put into its place in memory that the processes share.
+
+    Sent as messages, batches would take new memory each time, and the system a quarter of the time to make it.
+    """
+
+    def __init__(self, images: ImageSet, places: Tensor) -> None:
+        self.images = images
+        self.places = places
+
+    def __getitem__(self, job: tuple[int, Indices]) -> UserError | None:
+        place, indices = job
+        try:
+            _fill(self.places[place, : len(indices)], self.images, indices)
+        except UserError as error:
+            return error  # raised in the worker, its one line would arrive wrapped in a traceback
+        return None
+
+
+def _from_workers(images: ImageSet, plan: list[Indices], workers: int) -> Batches:
+    shape = (max(map(len, plan)), *_read(images, plan[0][:1]).shape[1:])
+    # While one batch is looked at, each worker may be at work on AHEAD others.
+    places = _shared_bytes((workers * AHEAD + 2, *shape))
+    jobs = [(i % len(places), indices) for i, indices in enumerate(plan)]
+    with warnings.catch_warnings():
+        # More workers than cores are the user's choice, and these children stay away from the parent's threads.
+        warnings.simplefilter("ignore")
+        loader = DataLoader(
+            _WholeBatches(images, places),
+            sampler=jobs,
+            batch_size=None,
+            num_workers=workers,
+            collate_fn=_as_it_is,
+            prefetch_factor=AHEAD,
+            worker_init_fn=_leave_signals_to_the_parent,
+            multiprocessing_context="fork" if FORKS else None,
+            generator=torch.Generator(),  # else a draw from the global one would shift what methods draw
+        )
+        incoming = iter(loader)
+    try:
+        for (place, indices), error in zip(jobs, incoming, strict=True):
+            if error is not None:
+                raise error
+            yield places[place, : len(indices)]
+    except RuntimeError as error:
+        if "killed by signal" in str(error) or "exited unexpectedly" in str(error):
+            reason = str(error).splitlines()[0]
+            raise UserError(
+                f"a process that reads images died ({reason}): memory may be too small, try fewer --workers"
+            ) from error
+        raise
+    finally:
+        incoming._shutdown_workers()  # type: ignore[attr-defined]  # at once: a traceback may keep the iterator alive
+
+
+def _shared_bytes(shape: tuple[int, ...]) -> Tensor:
+    """Memory that workers write and this process reads."""
+    if FORKS:  # not from /dev/shm, which containers keep small
+        memory = mmap.mmap(-1, math.prod(shape))
+        return torch.from_numpy(np.frombuffer(memory, np.uint8).reshape(shape))
+    apart = torch.empty(shape, dtype=torch.uint8)
+    apart.share_memory_()
+    return apart
+
+
+def _as_it_is(item: Any) -> Any:
+    return item
+
+
+def _leave_signals_to_the_parent(worker: int) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal, and a scheduler, send them to every process of a job
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _copied_ahead(host: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
+    """Copies the next batch to the GPU on a stream of its own while the current one is worked on."""
+    copying = torch.cuda.Stream(device)
+    ahead: tuple[Tensor, torch.cuda.Event] | None = None
+    for batch in host:
+        with torch.cuda.stream(copying):
+            copied = batch.pin_memory().to(device, non_blocking=True), copying.record_event()
+        if ahead is not None:
+            yield _arrived(*ahead, device)
+        ahead = copied
+    if ahead is not None:
+        yield _arrived(*ahead, device)
+
+
+def _arrived(batch: Tensor, copied: torch.cuda.Event, device: torch.device) -> Tensor:
+    """The batch as floats, when they are there: waiting for them is reading, not adapting."""
+    working = torch.cuda.current_stream(device)
+    working.wait_event(copied)  # not for the whole stream: the next batch is on its way there
+    batch.record_stream(working)  # its memory is not given away before this stream has read it
+    floats = _floats(batch)
+    working.synchronize()
+    return floats
+
+
+def _floats(batch: Tensor) -> Tensor:
+    return batch.float().div_(255)
+
+
+class _Lender:
+    """Floats on a CPU, in memory of an earlier batch that no tensor holds any more: new memory takes the most time."""
+
+    def __init__(self) -> None:
+        self._lent: list[tuple[NDArray[np.float32], weakref.ref[Any]]] = []
+
+    def floats(self, batch: Tensor) -> Tensor:
+        free = (memory for memory, holder in self._lent if holder() is None and memory.shape == batch.shape)
+        memory = next(free, None)
+        if memory is None:
+            memory = np.empty(batch.shape, np.float32)
+        lent = memory.view()  # lives as long as the tensor, its views and the graphs that saved it
+        self._lent = [(m, h) for m, h in self._lent if h() is not None] + [(memory, weakref.ref(lent))]
+        np.divide(batch.numpy(), np.float32(255), out=lent, dtype=np.float32)  # one pass over memory; torch takes two
+        return torch.from_numpy(lent)

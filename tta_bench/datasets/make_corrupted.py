@@ -1,0 +1,221 @@
+"""Writes the ImageNet-C tree from clean images, for those without the download. Imports no torch.
+
+<out>/<corruption>/<severity>/<wnid>/<name>.JPEG    as published: shorter side to 256, centre 224, JPEG quality 85
+<out>/make-corrupted.json                           how it was made, so that no tree is of two makes
+
+A file has its name only when it is whole, and its chance comes from its own name: stopped and started again, or
+with more processes, the tree comes out the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from tta_bench.corruptions import CORRUPTIONS, HELD_OUT, SEVERITIES, corrupt
+from tta_bench.datasets.files import decode
+from tta_bench.datasets.imagenet_c import ALL, MADE, PARTS
+from tta_bench.datasets.listing import list_classes
+from tta_bench.datasets.transform import photograph
+from tta_bench.errors import UserError, did_you_mean, some
+from tta_bench.files import write_whole
+from tta_bench.records.cell import code_hash
+from tta_bench.system import interrupts_held
+
+QUALITY = 85
+FILES_PER_CHUNK = 16  # what one message to a worker asks for: about a quarter of a second
+FORGOTTEN = 3600.0  # seconds without a change after which a folder of parts is of a process that was killed
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to make from what."""
+
+    clean: Path
+    out: Path
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    severities: tuple[int, ...] = (5,)
+    size: int = 224
+
+    @property
+    def files_per_image(self) -> int:
+        return len(self.corruptions) * len(self.severities)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one clean image."""
+
+    path: Path
+    written: int = 0
+    kept: int = 0
+    error: str = ""
+
+
+def check(job: Job) -> None:
+    """Refuse a job that cannot be done, before anything is."""
+    known = (*CORRUPTIONS, *HELD_OUT)
+    for name in job.corruptions:
+        if name not in known:
+            raise UserError(f"unknown corruption '{name}'{did_you_mean(name, known)}")
+    for severity in job.severities:
+        if severity not in SEVERITIES:
+            raise UserError(f"severity: expected a whole number from 1 to 5, got {severity}")
+    if job.size < 32:
+        raise UserError(f"size: expected at least 32 pixels, got {job.size}")
+    if not job.clean.is_dir():
+        raise UserError(f"--from {job.clean}: no such folder; expected class folders with clean images")
+    if job.out.resolve().is_relative_to(job.clean.resolve()):
+        raise UserError(f"--out {job.out} lies inside --from {job.clean}: choose another --out")
+
+
+def find_images(clean: Path) -> list[Path]:
+    """The images in a folder's class folders, in order; every class must have some, or labels would shift."""
+    classes = list_classes(clean)
+    if not classes:
+        raise UserError(f"--from {clean} has no class folders: expected <wnid>/<name>.JPEG in it")
+    for wnid, names in classes.items():
+        if len({Path(name).stem for name in names}) < len(names):
+            raise UserError(f"class folder {clean / wnid}: two images differ only in their suffix, and so would be one")
+    return [clean / wnid / name for wnid, names in classes.items() for name in names]
+
+
+def make(job: Job, images: Sequence[Path], workers: int) -> Generator[Outcome, None, None]:
+    """Make what is missing; yields each image when its files are there. Close it to stop early."""
+    _prepare(job)
+    with _parts(job.out) as parts:
+        if workers == 1:
+            for path in images:
+                yield make_one(job, path, parts)
+        else:
+            yield from _in_processes(job, images, parts, workers)
+
+
+def make_one(job: Job, path: Path, parts: Path) -> Outcome:
+    """Every file that is missing for one clean image, which is decoded once at most."""
+    wnid, name = path.parent.name, f"{path.stem}.JPEG"
+    targets = [(c, s, job.out / c / str(s) / wnid / name) for c in job.corruptions for s in job.severities]
+    missing = [(c, s, target) for c, s, target in targets if not is_whole(target)]
+    if not missing:
+        return Outcome(path, kept=len(targets))
+    try:
+        image = read_clean(path, job.size)
+    except UserError as error:
+        return Outcome(path, error=str(error))
+    part = parts / f"{os.getpid()}.JPEG"
+    for corruption, severity, target in missing:
+        worse = corrupt(image, corruption, severity, image_id=f"{wnid}/{path.stem}", scale="large")
+        try:
+            Image.fromarray(worse).save(part, "JPEG", quality=QUALITY, optimize=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(target)
+        except OSError as error:
+            raise UserError(f"{target} cannot be written: {error.strerror or error}") from error
+    return Outcome(path, written=len(missing), kept=len(targets) - len(missing))
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a JPEG is there up to its end marker: a crash of the machine can leave a file empty or cut."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-2, os.SEEK_END)
+            return file.read() == b"\xff\xd9"
+    except OSError:
+        return False
+
+
+def read_clean(path: Path, size: int) -> NDArray[np.uint8]:
+    """An image as [size, size, 3], seen as the published ones were."""
+    pixels: NDArray[np.uint8] = decode(path, path, photograph(size)).transpose(1, 2, 0)
+    return pixels
+
+
+def _prepare(job: Job) -> None:
+    """Claim the output folder; a tree that was made otherwise is left alone."""
+    note = job.out / MADE
+    code = {name: code_hash(f"tta_bench.{name}") for name in ("corruptions", "datasets.transform")}
+    made = {"size": job.size, "quality": QUALITY, "code": code}
+    try:
+        refuse_other_make(job.out)
+        job.out.mkdir(parents=True, exist_ok=True)
+        if not note.exists():
+            write_whole(note, json.dumps(made, indent=1).encode() + b"\n")
+        before = json.loads(note.read_text())
+    except (OSError, ValueError) as error:
+        told = (isinstance(error, OSError) and error.strerror) or error
+        raise UserError(f"--out {job.out} cannot be used: {told}: choose another --out") from error
+    if before != made:
+        raise UserError(f"--out {job.out} was made otherwise ({before}, now {made}): choose another --out")
+
+
+def refuse_other_make(out: Path) -> None:
+    """Corrupted images of another make, such as a download with gaps, stay unmixed: our note would claim them all."""
+    names = (*ALL, *(f"{corruption}.tar" for corruption in ALL), *PARTS)
+    there = [name for name in names if (out / name).exists()]
+    # In this order, because another process may be at its first file: it has written the note before that.
+    if there and not (out / MADE).exists():
+        raise UserError(
+            f"--out {out} has {some(there)} but no {MADE}, so they are of another make, perhaps a download, and are "
+            f"not to be mixed: choose another --out"
+        )
+
+
+@contextmanager
+def _parts(out: Path) -> Iterator[Path]:
+    """A folder for unfinished files, on the same disk and gone at the end; clears away those of killed processes."""
+    try:
+        for old in out.glob(".parts-*"):
+            if time.time() - old.stat().st_mtime > FORGOTTEN:
+                shutil.rmtree(old, ignore_errors=True)
+        parts = Path(tempfile.mkdtemp(prefix=".parts-", dir=out))
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be written: {error.strerror}: choose another --out") from error
+    try:
+        yield parts
+    finally:
+        shutil.rmtree(parts, ignore_errors=True)
+
+
+def _in_processes(job: Job, images: Sequence[Path], parts: Path, workers: int) -> Iterator[Outcome]:
+    size = max(1, FILES_PER_CHUNK // job.files_per_image)
+    chunks = iter([images[i : i + size] for i in range(0, len(images), size)])
+    # Fresh processes rather than forks: a progress bar's thread may hold a lock at the time.
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        with interrupts_held():  # and for good by the workers that start here: they finish what they are at
+            waiting = {pool.submit(_make_chunk, job, chunk, parts) for chunk in islice(chunks, 2 * workers)}
+        while waiting:
+            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in finished:
+                yield from _outcomes(future)
+                waiting |= {pool.submit(_make_chunk, job, chunk, parts) for chunk in islice(chunks, 1)}
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _outcomes(future: Future[list[Outcome]]) -> list[Outcome]:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a worker process was killed, perhaps for want of memory: run the same command again with fewer --workers"
+        ) from error
+
+
+def _make_chunk(job: Job, chunk: Sequence[Path], parts: Path) -> list[Outcome]:
+    return [make_one(job, path, parts) for path in chunk]

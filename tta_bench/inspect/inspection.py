@@ -1,0 +1,110 @@
+"""An inspection: what a method made of a few batches, kept for figures. Plain data, read without torch.
+
+<folder>/manifest.json    the command, the method with its settings, the model, what was looked at
+<folder>/features.npz     the arrays of `Inspection`
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.errors import UserError
+from tta_bench.files import write_whole
+from tta_bench.records.store import refuse_unfit
+
+Floats = NDArray[np.float32]
+KIND = "inspection"
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Arrays over all images that were looked at (N), in the order in which the method saw them.
+
+    What cannot be had is empty: shifts of a method that predicts none, originals that are not at hand.
+    """
+
+    manifest: dict[str, Any]
+    task: NDArray[np.str_]  # [N]
+    label: NDArray[np.int64]
+    prediction: NDArray[np.int64]  # of the adapted model
+    shift_first: Floats  # [N, d]: predicted domain shift in the first and in the last block
+    shift_last: Floats
+    correlation_first: Floats  # [N, h, w]: of that shift with each patch token as the same block leaves it
+    correlation_last: Floats
+    attention_clean: Floats  # [N, h, w]: class token to patches in the last block; source model, original image
+    attention_corrupted: Floats  # source model, corrupted image
+    attention_adapted: Floats  # adapted model, corrupted image
+    shown: NDArray[np.int64]  # [S]: the images that are kept themselves, as positions in the above
+    image: NDArray[np.uint8]  # [S, 3, H, W]
+    original: NDArray[np.uint8]
+
+    @property
+    def method(self) -> str:
+        return str(self.manifest["method"])
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(dict.fromkeys(self.task.tolist()))
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write both files, the arrays first."""
+        refuse_other(folder)
+        buffer = BytesIO()
+        np.savez_compressed(buffer, **{name: getattr(self, name) for name in ARRAYS})
+        text = json.dumps({"kind": KIND, **self.manifest}, indent=1) + "\n"
+        write_whole(_arrays(folder), buffer.getvalue())
+        write_whole(_manifest(folder), text.encode())
+        return [_arrays(folder), _manifest(folder)]
+
+    @classmethod
+    def open(cls, folder: Path) -> Inspection:
+        """Read what `save` has written; anything else is a UserError."""
+        if not is_inspection(folder):
+            raise UserError(f"{folder} is no inspection: this figure needs what tta-bench inspect has written")
+        try:
+            with np.load(BytesIO(_arrays(folder).read_bytes()), allow_pickle=False) as arrays:
+                return cls(_read_manifest(folder), **{name: arrays[name] for name in ARRAYS})
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            raise UserError(f"{_arrays(folder)} cannot be read ({error}): run tta-bench inspect again") from error
+
+
+ARRAYS = tuple(field.name for field in fields(Inspection) if field.name != "manifest")
+
+
+def is_inspection(folder: Path) -> bool:
+    return _read_manifest(folder).get("kind") == KIND
+
+
+def refuse_other(folder: Path) -> None:
+    """An inspection may take the place of an older one, and of nothing else."""
+    if folder.is_dir():
+        if is_inspection(folder):
+            return
+        if any(folder.iterdir()):
+            raise UserError(f"output folder {folder} holds other files: choose another --out")
+    refuse_unfit(folder, "")
+
+
+def _manifest(folder: Path) -> Path:
+    return folder / "manifest.json"
+
+
+def _arrays(folder: Path) -> Path:
+    return folder / "features.npz"
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest says; nothing where it is missing or damaged."""
+    try:
+        content = json.loads(_manifest(folder).read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        return {}
+    return content if isinstance(content, dict) else {}

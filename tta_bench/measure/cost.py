@@ -1,0 +1,70 @@
+"""Counts what a method computes: exact numbers that no noise touches."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from tta_bench.models.source import entrance
+
+
+class CostCounter:
+    """Counts samples that pass forward and backward through a model while the context is open.
+
+    A sample-forward is one image entering the model; a sample-backward is one image whose features
+    (the classifier's input) receive a gradient, be it zero: a masked sample that is computed anyway counts.
+    Optimiser steps are those of any torch optimiser.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.sample_forwards = 0
+        self.sample_backwards = 0
+        self.optimizer_steps = 0
+        self._handles: list[Any] = []
+        self._entrance = entrance(model)
+        self._classifier = classifier(model)
+
+    def __enter__(self) -> CostCounter:
+        self._handles = [
+            self._entrance.register_forward_pre_hook(self._on_forward),
+            self._classifier.register_forward_pre_hook(self._on_features),
+            register_optimizer_step_post_hook(self._on_step),
+        ]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    # In a compiled model both stay outside its graphs: a count inside is a constant, and each new one a new graph.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _on_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self.sample_forwards += len(args[0])
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _on_features(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        features = args[0]
+        if features.requires_grad:
+            features.register_hook(self._on_backward)
+
+    def _on_backward(self, gradient: Tensor) -> None:
+        self.sample_backwards += len(gradient)
+
+    def _on_step(self, *optimizer: Any) -> None:
+        self.optimizer_steps += 1
+
+
+def classifier(model: nn.Module) -> nn.Module:
+    """The layer that makes logits: what timm's `get_classifier` says, else the last linear layer."""
+    ask: Any = getattr(model, "get_classifier", lambda: None)
+    found = ask()
+    if isinstance(found, nn.Module):
+        return found
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    return linear[-1] if linear else model

@@ -1,0 +1,1 @@
+"""Source models: where weights come from, how they are loaded, and how the embedded ones were trained."""

@@ -1,0 +1,195 @@
+"""Source models by name: the embedded ViT, a checkpoint file of one's own, or a timm tag with or without a file.
+
+The model normalises its input itself, so methods and streams know nothing of mean and std. Where only some of its
+classes can occur, it gives the logits of those alone, so no method needs to know of a mask.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tta_bench.errors import UserError
+from tta_bench.models import checkpoint, weights
+
+EMBEDDED = {"digits-vit": "digits_vit.safetensors"}
+
+
+@dataclass(frozen=True)
+class SourceModel:
+    """A trained model that is never adapted itself: every cell takes a fresh copy."""
+
+    name: str
+    network: nn.Module
+    num_classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    weights_hash: str
+    input_size: int = 224
+    interpolation: str = "bicubic"
+    architecture: dict[str, Any] = field(default_factory=dict)  # as in the note of a checkpoint
+
+    def fresh(
+        self, device: torch.device, class_mask: Sequence[int] | None = None, *, to_look_at: bool = False
+    ) -> nn.Module:
+        """A copy on the device that takes images in [0, 1], and gives logits of the mask's classes, in its order.
+
+        One that is only looked at and never adapted shares its weights' memory with this model, where it can.
+        """
+        same = {id(p): nn.Parameter(p.data, p.requires_grad) for p in self.network.parameters()} if to_look_at else {}
+        network = copy.deepcopy(self.network, same).to(device)
+        entrance(network).register_forward_pre_hook(Normalise(self.mean, self.std))
+        if class_mask is not None:
+            keep_classes(network, class_mask)
+        return network
+
+
+class Normalise:
+    """A forward pre-hook that normalises images: parameter names and the model's class stay as they are."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        self.mean = torch.tensor(mean).view(1, -1, 1, 1)
+        self.std = torch.tensor(std).view(1, -1, 1, 1)
+
+    def __call__(self, module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        images, *rest = args
+        if self.mean.device != images.device:
+            self.mean, self.std = self.mean.to(images.device), self.std.to(images.device)
+        return ((images - self.mean) / self.std, *rest)
+
+
+def entrance(network: nn.Module) -> nn.Module:
+    """The top-level child that sees the images first: `patch_embed` of a ViT, `conv1` of a ResNet."""
+    for child in network.children():
+        if any(isinstance(module, (nn.Conv2d, nn.Linear)) for module in child.modules()):
+            return child
+    raise UserError(f"{type(network).__name__} has no convolution or linear layer to put normalisation before")
+
+
+def keep_classes(network: nn.Module, mask: Sequence[int]) -> None:
+    """Cut the classifier down to some classes.
+
+    The same as choosing columns of its logits, in values and in gradients, but true for methods as well that
+    read the classifier's weights.
+    """
+    ask: Any = getattr(network, "get_classifier", lambda: None)
+    head = ask()
+    if not isinstance(head, nn.Linear):
+        raise UserError(f"{type(network).__name__}: only a linear classifier can be cut down to {len(mask)} classes")
+    if max(mask) >= head.out_features:
+        raise UserError(f"class {max(mask)} is wanted, but the model has {head.out_features}")
+    rows = torch.tensor(mask, device=head.weight.device)
+    for name, parameter in list(head.named_parameters()):
+        kept = nn.Parameter(parameter.detach()[rows], requires_grad=parameter.requires_grad)
+        setattr(head, name, kept)
+    head.out_features = len(mask)
+    network.num_classes = len(mask)  # type: ignore[assignment]
+
+
+def load(name: str) -> SourceModel:
+    """A model by its name or file; what cannot be loaded is a UserError that says what to do.
+
+    `digits-vit`, a timm tag, a checkpoint that `train-source` made, or TAG=FILE: a timm model with the weights of
+    a .safetensors, .pth or AugReg .npz file.
+    """
+    if name in EMBEDDED:
+        with resources.as_file(resources.files("tta_bench.models.checkpoints") / EMBEDDED[name]) as path:
+            return _from_checkpoint(name, path)
+    architecture, has_file, file = name.partition("=")
+    if has_file:
+        return _from_timm(architecture, weights.from_file(architecture, Path(file).expanduser()))
+    if name.endswith(weights.SUFFIXES):
+        return _from_own_file(name, Path(name).expanduser())
+    return _from_timm(name, weights.from_hub(name))
+
+
+def refuse_ambiguous(name: str) -> None:
+    """A timm name without its tag loads whatever weights timm prefers today: not for a table of a paper."""
+    import timm
+
+    if name in EMBEDDED or "=" in name or "." in name or not timm.is_model(name):
+        return
+    config: Any = timm.get_pretrained_cfg(name)
+    now = config.tag
+    tags = [found for found in timm.list_pretrained(f"{name}.*") if found.endswith(".augreg_in21k_ft_in1k")]
+    wanted = tags[0] if tags else f"{name}.{now}"
+    raise UserError(f"model '{name}' does not say which weights: timm now loads '{now}' for it; say --model {wanted}")
+
+
+def _from_own_file(name: str, path: Path) -> SourceModel:
+    weights.refuse_unreadable(path)
+    hint = f"say which timm model it is for: --model vit_base_patch16_224.augreg_in21k_ft_in1k={path}"
+    if path.suffix != ".safetensors":
+        raise UserError(f"{path}: holds weights but no architecture; {hint}")
+    if not _has_note(path):
+        raise UserError(
+            f"{path}: has no '{checkpoint.HEADER}' note in its header, so its architecture is unknown; {hint}"
+        )
+    return _from_checkpoint(path.name, path)  # where a file lies changes no result, so it is no part of the name
+
+
+def _has_note(path: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return checkpoint.HEADER in (file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: no readable safetensors file ({error})") from error
+
+
+def _from_checkpoint(name: str, path: Path) -> SourceModel:
+    state, note = checkpoint.load(path)
+    try:
+        network = checkpoint.build(note)
+    except Exception as error:  # timm leaves a wrong name or size to whatever fails first
+        line = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{path}: the architecture in its header cannot be built ({type(error).__name__}: {line}); "
+            f"if it is that of a timm model, say --model NAME={path}"
+        ) from error
+    wrong = checkpoint.misfit(network, state)
+    if wrong:
+        raise UserError(f"{path}: weights do not fit the architecture in its header: {wrong}")
+    network.load_state_dict(state)
+    return _ready(name, network, note)
+
+
+def _from_timm(name: str, network: nn.Module) -> SourceModel:
+    config = _data_config(network)
+    return _ready(name, network, checkpoint.Note({"timm": name}, tuple(config["mean"]), tuple(config["std"])))
+
+
+def _ready(name: str, network: nn.Module, note: checkpoint.Note) -> SourceModel:
+    network.eval().requires_grad_(False)
+    num_classes: int = network.num_classes  # type: ignore[assignment]  # every timm model has it
+    state_hash = checkpoint.weights_hash(network.state_dict())
+    config = _data_config(network)
+    patches: Any = getattr(network, "patch_embed", None)
+    size = getattr(patches, "img_size", None) or config["input_size"][1:]  # a ViT knows what it was built for
+    return SourceModel(
+        name,
+        network,
+        num_classes,
+        note.mean,
+        note.std,
+        state_hash,
+        input_size=int(size[0]),
+        interpolation=config["interpolation"],
+        architecture=note.architecture,
+    )
+
+
+def _data_config(network: nn.Module) -> dict[str, Any]:
+    from timm.data import config
+
+    resolve: Any = config.resolve_model_data_config  # has no annotations
+    found: dict[str, Any] = resolve(network)
+    return found

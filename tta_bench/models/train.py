@@ -1,0 +1,199 @@
+"""Trains source models: `tta-bench train-source digits`, `tta-bench train-source office-home --domain Art`."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tta_bench.data.images import ImageSet
+from tta_bench.data.loading import batches, default_workers
+from tta_bench.errors import UserError
+from tta_bench.models import checkpoint
+from tta_bench.models.source import Normalise
+from tta_bench.streams.stream import digest
+
+Progress = Callable[[int, int, float], None]  # epochs done, epochs in all, loss
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained: AdamW on a one-cycle cosine schedule, images moved about a little."""
+
+    epochs: int
+    batch_size: int
+    lr: float
+    weight_decay: float = 0.05
+    turn: float = 12.0  # degrees
+    flip: bool = False
+    seed: int = 0
+
+
+def fit(
+    note: checkpoint.Note,
+    train: ImageSet,
+    test: ImageSet,
+    recipe: Recipe,
+    out: Path,
+    *,
+    device: torch.device,
+    command: str,
+    model: nn.Module | None = None,
+    fresh: bool = False,
+    progress: Progress = lambda done, total, loss: None,
+) -> float:
+    """Train, save model and note whole, and return accuracy on `test`.
+
+    An interrupted training goes on; that of another model at the same place is refused, unless all is to be `fresh`.
+    """
+    refuse_unfit(out)
+    resume = out.with_suffix(".resume")
+    if model is None:
+        with torch.random.fork_rng(devices=[]):  # timm draws its initial weights from the global generator
+            torch.manual_seed(recipe.seed)
+            model = checkpoint.build(note)
+    model.to(device)
+    if fresh:
+        resume.unlink(missing_ok=True)
+    _train(model, note, train, recipe, resume, device, command, progress)
+    accuracy = evaluate(model, note, test, device)
+    made_by = {
+        "command": command,
+        "seed": recipe.seed,
+        "clean_test_accuracy": round(accuracy, 4),
+        "torch": torch.__version__,
+    }
+    checkpoint.save(model, replace(note, made_by=made_by), out)
+    resume.unlink(missing_ok=True)
+    return accuracy
+
+
+def refuse_unfit(out: Path) -> None:
+    """A place that cannot be written shows before the first epoch, not after it. Makes the folder."""
+    if out.suffix != ".safetensors":
+        raise UserError(f"--out {out}: expected a name that ends in .safetensors")
+    if out.is_dir():
+        raise UserError(f"--out {out} is a folder, expected a file")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"{out} cannot be written ({error.strerror}): choose another --out") from error
+
+
+def _train(
+    model: nn.Module,
+    note: checkpoint.Note,
+    train: ImageSet,
+    recipe: Recipe,
+    resume: Path,
+    device: torch.device,
+    command: str,
+    progress: Progress,
+) -> None:
+    normalise = Normalise(tuple(note.mean), tuple(note.std))
+    labels = torch.from_numpy(np.asarray(train.labels))
+    generator = torch.Generator().manual_seed(recipe.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    steps = recipe.epochs * math.ceil(len(labels) / recipe.batch_size)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=recipe.lr, total_steps=steps, pct_start=0.1)
+    parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    training = _training(model, note, train, recipe)
+    for epoch in range(_resume(resume, training, parts, generator), recipe.epochs):
+        model.train()
+        plan = torch.randperm(len(labels), generator=generator).split(recipe.batch_size)
+        order = [chosen.numpy() for chosen in plan]
+        with closing(batches(train, order, device, workers=default_workers(train))) as stream:
+            for chosen, images in zip(plan, stream, strict=True):
+                (batch,) = normalise(model, (jitter(images, generator, recipe.turn, recipe.flip),))
+                loss = F.cross_entropy(model(batch), labels[chosen].to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+        state = {name: part.state_dict() for name, part in parts.items()}
+        state |= {"training": training, "command": command, "epoch": epoch + 1, "generator": generator.get_state()}
+        _keep(resume, state)
+        progress(epoch + 1, recipe.epochs, loss.item())
+
+
+def _training(model: nn.Module, note: checkpoint.Note, train: ImageSet, recipe: Recipe) -> dict[str, str]:
+    """All that decides how a training ends, by the names that a user has for it; taken before its first step."""
+    return {
+        **{key: repr(value) for key, value in asdict(recipe).items()},
+        "architecture": repr(note.architecture),
+        "mean and std": repr((note.mean, note.std)),
+        "initial weights": checkpoint.weights_hash(model.state_dict()),
+        "images": digest(train.ids),
+    }
+
+
+def _keep(path: Path, state: dict[str, Any]) -> None:
+    part = path.with_suffix(".part")
+    torch.save(state, part)
+    part.replace(path)
+
+
+def _resume(path: Path, training: dict[str, str], parts: dict[str, Any], generator: torch.Generator) -> int:
+    """Take up an interrupted training, if it is this one and no other; returns the epochs that are done."""
+    if not path.exists():
+        return 0
+    try:
+        state = torch.load(path, weights_only=True, map_location="cpu")
+        before, command = dict(state["training"]), state["command"]
+    except Exception as error:  # torch raises many kinds on broken files
+        raise UserError(f"{path}: no readable state of an interrupted training: --fresh starts over") from error
+    other = [name for name in training if before.get(name) != training[name]]
+    if other:  # hours of work, perhaps
+        raise UserError(
+            f"{path} keeps another training, `{command}`, stopped after epoch {state['epoch']}; it differs in "
+            f"{', '.join(other)}: repeat that command with this --out to go on, choose another --out, or drop it "
+            f"with --fresh"
+        )
+    for name, part in parts.items():
+        part.load_state_dict(state[name])
+    generator.set_state(state["generator"])
+    return int(state["epoch"])
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, note: checkpoint.Note, test: ImageSet, device: torch.device, batch_size: int = 128
+) -> float:
+    """Top-1 accuracy in [0, 1]."""
+    model.eval()
+    normalise = Normalise(tuple(note.mean), tuple(note.std))
+    positions = np.arange(len(test.ids))
+    order = [positions[i : i + batch_size] for i in range(0, len(positions), batch_size)]
+    hits = 0
+    with closing(batches(test, order, device, workers=default_workers(test))) as stream:
+        for chosen, images in zip(order, stream, strict=True):
+            (batch,) = normalise(model, (images,))
+            hits += int((model(batch).argmax(1).cpu().numpy() == test.labels[chosen]).sum())
+    return hits / len(positions)
+
+
+def jitter(images: Tensor, generator: torch.Generator, turn: float = 12.0, flip: bool = False) -> Tensor:
+    """Turn, scale, move and perhaps flip each image: geometry only, so that no corruption is trained on."""
+    draw = (torch.rand(4, len(images), generator=generator) * 2 - 1).to(images.device)
+    angle, scale = draw[0] * math.radians(turn), 1 + 0.1 * draw[1]
+    mirror = torch.ones_like(angle)
+    if flip:
+        mirror -= 2 * (torch.rand(len(images), generator=generator) > 0.5).to(mirror)
+    cos, sin = torch.cos(angle) * scale, torch.sin(angle) * scale
+    shift = 0.16 * draw[2:4]
+    theta = torch.stack(
+        [torch.stack([mirror * cos, -sin, shift[0]], 1), torch.stack([mirror * sin, cos, shift[1]], 1)], 1
+    )
+    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, align_corners=False, padding_mode="border")

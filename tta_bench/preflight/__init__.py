@@ -1,0 +1,1 @@
+"""What `tta-bench check` looks at before time is spent."""

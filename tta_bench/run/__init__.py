@@ -1,0 +1,1 @@
+"""From a suite and choices to finished cells."""

@@ -1,0 +1,1 @@
+"""Streams: which image comes when, and the scenarios that decide it."""
