@@ -30,9 +30,11 @@ from tta_bench.registry import installed
 from tta_bench.report import render
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
+from tta_bench.run.bind import bind
 from tta_bench.run.choices import Choices
-from tta_bench.run.plan import Plan
 from tta_bench.run.runner import run_cell
+from tta_bench.run.site import Site
+from tta_bench.run.spec import specs
 from tta_bench.suites import suite
 
 THREADS = 1
@@ -90,8 +92,8 @@ def test_runner_of_20_batches_around_a_method_that_does_nothing(
     """All that is left is the runner."""
     source = installed().load("source")
     monkeypatch.setattr(source, "adapt", lambda self, batch: torch.zeros(len(batch), 10))
-    plan = Plan(suite.load("digits-c-5"), Choices(methods=("source",), seeds=(0,), device="cpu", workers=0))
-    work = next(plan.work())
+    requests = specs(suite.load("digits-c-5"), Choices(methods=("source",), seeds=(0,)))
+    work = bind(requests[0], Site(device="cpu", workers=0))
     benchmark.pedantic(run_cell, (work,), rounds=5, warmup_rounds=1)
 
 

@@ -32,6 +32,7 @@ def make_cell(method: str, **changes: Any) -> Cell:
             "amp": None,
             "compile": False,
             "harness": "0",
+            "images": "i",
         }
         | ({"tasks": (changes.pop("task"),)} if "task" in changes else {})
         | changes

@@ -1,20 +1,15 @@
-"""A cell's key changes with all that can change its result: images behind the same names, and code at any distance."""
+"""A cell's key changes with the images behind the same names."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests import trees
 from tests.conftest import Cli
-from tests.records import make_cell
 from tta_bench.data.cache import CachedImages
 from tta_bench.data.images import ArrayImages, fingerprint
-from tta_bench.records import cell as cells
-from tta_bench.records.cell import HARNESS, code_hash, harness_hash
 
 SUITE = """
 name: mine
@@ -80,43 +75,3 @@ def test_a_tree_that_was_made_here_is_told_from_the_published_one(tmp_path: Path
     assert data.made_by() == ""
     (home / "make-corrupted.json").write_text("{}")
     assert data.made_by() == "make-corrupted"
-
-
-def test_a_record_without_a_fingerprint_keeps_its_key() -> None:
-    assert "images" not in make_cell("sar")._content()
-    assert make_cell("sar", images="a").key != make_cell("sar").key
-
-
-def test_code_that_a_method_borrows_from_another_package_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "lender_of_code").mkdir()
-    (tmp_path / "lender_of_code" / "__init__.py").touch()
-    (tmp_path / "lender_of_code" / "sar.py").write_text("class Sar: pass\n")
-    (tmp_path / "borrower_of_code.py").write_text("from lender_of_code.sar import Sar\nclass Mine(Sar): pass\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    packages = frozenset({"lender_of_code", "borrower_of_code"})
-    alone, both = code_hash("borrower_of_code"), code_hash("borrower_of_code", packages)
-    (tmp_path / "lender_of_code" / "sar.py").write_text("class Sar: changed = True\n")
-    code_hash.cache_clear()
-    assert code_hash("borrower_of_code") == alone
-    assert code_hash("borrower_of_code", packages) != both
-
-
-def test_the_code_through_which_every_method_runs_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the runner imports is in the list, or plainly shapes no result."""
-    shapes_nothing = {"environment", "cell", "errors", "record", "store"}
-    runner = cells._source("tta_bench.run.runner")
-    assert runner is not None
-    imported = {
-        name.split(".")[1]
-        for name in cells._imports(runner.read_text(), "tta_bench.run.runner", {"tta_bench"})
-        if "." in name and cells._source(name)
-    }
-    assert imported <= {*HARNESS, *shapes_nothing}
-    assert all(cells._source(f"tta_bench.{name}") for name in HARNESS)
-    before = harness_hash()
-    harness_hash.cache_clear()
-    monkeypatch.setattr(cells, "HARNESS", HARNESS[1:])
-    assert harness_hash() != before
-    harness_hash.cache_clear()

@@ -104,7 +104,7 @@ def test_without_its_classes_no_method_is_tried_and_the_cause_is_told_once(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = SourceModel("toy", small_vit(num_classes=1000), 1000, (0.5,) * 3, (0.5,) * 3, "0" * 16, input_size=16)
-    monkeypatch.setattr("tta_bench.run.plan._load_once", lambda name: model)
+    monkeypatch.setattr("tta_bench.models.source.load", lambda name: model)
     trees.clean_imagenet(tmp_path)
     suite = tmp_path / "suite.yaml"
     suite.write_text(IMAGENET_R)

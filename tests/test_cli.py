@@ -19,7 +19,7 @@ from tests import trees
 from tests.conftest import SMALL, Cli
 from tests.denied import denied
 from tta_bench.run import execute as bench
-from tta_bench.run.execute import Watcher
+from tta_bench.run.listing import Watcher
 
 
 def test_run_ends_with_tables_on_screen_and_as_files(cli: Cli, small_suite: Path, tmp_path: Path) -> None:

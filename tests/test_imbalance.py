@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import Cli
 from tta_bench.data.images import ArrayImages
 from tta_bench.errors import UserError
-from tta_bench.run.plan import Choices
-from tta_bench.streams import scenarios
-from tta_bench.streams.scenarios import IMBALANCE, Part, make_stream, spelled
+from tta_bench.streams.orders import DRAWS_PER_CLASS
+from tta_bench.streams.scenarios import LabelShift, scenario_of
+from tta_bench.streams.stream import Part, make_stream
 
 CLASSES = 20
 LABELS = np.arange(40 * CLASSES) % CLASSES
@@ -22,18 +22,18 @@ IMAGES = ArrayImages(np.zeros((len(LABELS), 3, 1, 1), np.uint8), LABELS, [f"{i}"
 
 def steps(ratio: float, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
     """How often each class comes in each step, the most frequent first."""
-    stream = make_stream("label-shift", "s", seed, [Part("fog", IMAGES)], imbalance=ratio)
-    drawn = LABELS[stream.order].reshape(CLASSES, scenarios.DRAWS_PER_CLASS)
+    stream = make_stream(LabelShift(ratio), "s", seed, [Part("fog", IMAGES)])
+    drawn = LABELS[stream.order].reshape(CLASSES, DRAWS_PER_CLASS)
     return np.array([np.sort(np.bincount(step, minlength=CLASSES))[::-1] for step in drawn])
 
 
-@pytest.mark.parametrize("ratio", [1, 10, 100, 1000, IMBALANCE])
+@pytest.mark.parametrize("ratio", [1, 10, 100, 1000, LabelShift().imbalance])
 def test_a_steps_class_has_the_share_that_the_ratio_says(ratio: float) -> None:
     share = ratio / (ratio + CLASSES - 1)
-    stream = make_stream("label-shift", "s", 0, [Part("fog", IMAGES)], imbalance=ratio)
+    stream = make_stream(LabelShift(ratio), "s", 0, [Part("fog", IMAGES)])
     drawn = LABELS[stream.order].reshape(CLASSES, -1)
     if ratio == 1:  # no class stands out: all are about as frequent in every step
-        assert steps(1)[:, 0].mean() < 3 * scenarios.DRAWS_PER_CLASS / CLASSES
+        assert steps(1)[:, 0].mean() < 3 * DRAWS_PER_CLASS / CLASSES
         assert (np.bincount(LABELS[stream.order]) > 60).all()
         return
     main = [int(np.bincount(step).argmax()) for step in drawn]
@@ -43,17 +43,18 @@ def test_a_steps_class_has_the_share_that_the_ratio_says(ratio: float) -> None:
 
 
 def test_the_usual_ratio_has_the_name_and_the_order_it_always_had() -> None:
-    usual = make_stream("label-shift", "s", 0, [Part("fog", IMAGES)])
+    usual = make_stream(LabelShift(), "s", 0, [Part("fog", IMAGES)])
     assert usual.digest == "005ce1fcfd203bcf"  # before there was a choice
-    assert make_stream("label-shift", "s", 0, [Part("fog", IMAGES)], imbalance=500_000.0).digest == usual.digest
-    assert spelled("label-shift") == spelled("label-shift", 500_000.0) == "label-shift"
-    assert make_stream("label-shift", "s", 0, [Part("fog", IMAGES)], imbalance=1000).digest != usual.digest
+    assert make_stream(LabelShift(500_000.0), "s", 0, [Part("fog", IMAGES)]).digest == usual.digest
+    assert LabelShift().label == LabelShift(500_000).label == "label-shift"
+    assert make_stream(LabelShift(1000), "s", 0, [Part("fog", IMAGES)]).digest != usual.digest
 
 
 def test_a_ratio_has_one_name() -> None:
-    assert spelled("label-shift", 1000) == spelled("label-shift", 1000.0) == "label-shift --imbalance 1000"
-    assert spelled("label-shift", 1.5) == "label-shift --imbalance 1.5"
-    assert spelled("label-shift", 1234567) == "label-shift --imbalance 1234567"
+    assert LabelShift(1000) == LabelShift(1000.0)
+    assert LabelShift(1000).label == "label-shift, imbalance 1000"
+    assert LabelShift(1.5).label == "label-shift, imbalance 1.5"
+    assert LabelShift(1234567).stream_name != LabelShift(1234568).stream_name
 
 
 def test_two_ratios_are_cells_of_their_own(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
@@ -62,12 +63,11 @@ def test_two_ratios_are_cells_of_their_own(cli: Cli, small_suite: Path, tmp_path
         status, shown, _ = cli(*run, *more, "--out", tmp_path / "run")
         assert status == 0, shown
         ratio = more and more[1].startswith("1000")
-        assert f"Scenario: label-shift{' --imbalance 1000' if ratio else ''}." in shown
+        assert f"Scenario: label-shift{', imbalance 1000' if ratio else ''}." in shown
     records = [json.loads(file.read_text())["cell"] for file in (tmp_path / "run" / "cells").glob("*.json")]
-    assert sorted((cell["tasks"][0], cell["scenario"]) for cell in records) == [
-        (task, scenario)
-        for task in ("brightness", "contrast")
-        for scenario in ("label-shift", "label-shift --imbalance 1000")
+    assert {cell["scenario"] for cell in records} == {"label-shift"}
+    assert sorted((cell["tasks"][0], cell["scenario_settings"]["imbalance"]) for cell in records) == [
+        (task, imbalance) for task in ("brightness", "contrast") for imbalance in (1000.0, 500_000.0)
     ]
     _, shown, _ = cli("report", tmp_path / "run")
     assert shown.count("Scenario: label-shift") == 1, "the two ratios are never averaged into one row"
@@ -77,8 +77,8 @@ def test_two_ratios_are_cells_of_their_own(cli: Cli, small_suite: Path, tmp_path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--imbalance", "1000"], "--imbalance is of --scenario label-shift, this is normal"),
-        (["--scenario", "mixed", "--imbalance", "500000"], "--imbalance is of --scenario label-shift, this is mixed"),
+        (["--imbalance", "1000"], "--imbalance requires --scenario label-shift (got normal)"),
+        (["--scenario", "mixed", "--imbalance", "500000"], "--imbalance requires --scenario label-shift (got mixed)"),
         *(
             (["--scenario", "label-shift", "--imbalance", wrong], f"expected a number above 0, got '{wrong}'")
             for wrong in ("0", "-3", "many", "inf", "nan")
@@ -92,6 +92,8 @@ def test_a_mistake_is_one_line(cli: Cli, verb: str, words: list[str], said: str,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_choices_refuse_it_too() -> None:
-    with pytest.raises(UserError, match="--imbalance is of --scenario label-shift"):
-        Choices(scenario="gradual", imbalance=10)
+def test_scenarios_refuse_it_too() -> None:
+    with pytest.raises(UserError, match="scenario 'gradual' has no setting 'imbalance'"):
+        scenario_of("gradual", {"imbalance": 10})
+    with pytest.raises(UserError, match="imbalance: expected a number above 0, got -1"):
+        scenario_of("label-shift", {"imbalance": -1})

@@ -22,7 +22,8 @@ from tta_bench.inspect import probe
 from tta_bench.inspect.inspection import Inspection
 from tta_bench.inspect.inspector import pearson
 from tta_bench.registry import build_method
-from tta_bench.streams.scenarios import Part, make_stream
+from tta_bench.streams.scenarios import Normal
+from tta_bench.streams.stream import Part, make_stream
 
 
 def weights_by_hand(vit: VisionTransformer, run: Callable[[], Any]) -> Tensor:
@@ -175,7 +176,7 @@ def test_inspect_keeps_what_the_figures_need(inspected: Path) -> None:
 
 def test_inspect_sees_the_images_of_a_run_in_their_order(inspected: Path) -> None:
     fog = digits.corrupted("fog", 5)
-    order = make_stream("normal", "digits-c-5", 0, [Part("fog", fog)]).order
+    order = make_stream(Normal(), "digits-c-5", 0, [Part("fog", fog)]).order
     found = Inspection.open(inspected)
     np.testing.assert_array_equal(found.label[64:], fog.labels[order[:64]])
     np.testing.assert_array_equal(found.image[3:], fog.read(order[32:35]))

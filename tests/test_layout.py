@@ -18,7 +18,7 @@ HEAVY = {
     "torchvision",
     "tta_bench.run.runner",
     "tta_bench.run.execute",
-    "tta_bench.run.plan",
+    "tta_bench.run.bind",
     "tta_bench.method",
 }
 

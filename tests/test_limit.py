@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import Cli
+from tests.works import works
 from tta_bench.data.images import ArrayImages
-from tta_bench.run.choices import Choices
-from tta_bench.run.plan import Plan
-from tta_bench.suites import suite
-from tta_bench.suites.suite import Scenario
+from tta_bench.datasets.digits_c import DigitsC
+from tta_bench.streams.scenarios import scenario_of
 
 DIGITS = 640  # images of a task
 
 
-def keys(small_suite: Path, limit: int | None, scenario: Scenario = "normal") -> list[str]:
-    plan = Plan(suite.load(str(small_suite)), Choices(limit=limit, scenario=scenario, device="cpu"))
-    return [work.cell.key for work in plan.work()]
+def keys(small_suite: Path, limit: int | None, scenario: str = "normal", **choices: Any) -> list[str]:
+    return [work.cell.key for work in works(small_suite, limit=limit, scenario=scenario_of(scenario), **choices)]
 
 
 @pytest.mark.parametrize("scenario", ["normal", "continual"])
-def test_a_limit_that_cuts_nothing_shares_cells_with_the_whole_run(small_suite: Path, scenario: Scenario) -> None:
+def test_a_limit_that_cuts_nothing_shares_cells_with_the_whole_run(small_suite: Path, scenario: str) -> None:
     assert (
         keys(small_suite, DIGITS, scenario)
         == keys(small_suite, DIGITS + 1, scenario)
@@ -31,20 +30,36 @@ def test_a_limit_that_cuts_nothing_shares_cells_with_the_whole_run(small_suite: 
     assert keys(small_suite, DIGITS - 1, scenario) != keys(small_suite, None, scenario)
 
 
-def test_where_one_task_is_cut_all_cells_are_marked(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(suite.load(str(small_suite)), Choices(limit=100, device="cpu", methods=("source",)))
-    real = plan.dataset.open
+def test_a_limit_marks_the_streams_that_it_cuts(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell's key depends on its own stream only, whatever the other tasks of the command are."""
+    real = DigitsC.open
 
-    def uneven(task: str) -> object:
-        images = real(task)
+    def uneven(self: DigitsC, task: str) -> object:
+        images = real(self, task)
         if task == "brightness":
             return images
         return ArrayImages(images.read(range(50)), images.labels[:50], images.ids[:50])  # type: ignore[arg-type]
 
-    monkeypatch.setattr(plan.dataset, "open", uneven)
-    cells = {work.cell.name: work for work in plan.work()}
+    monkeypatch.setattr(DigitsC, "open", uneven)
+    cells = {work.cell.name: work for work in works(small_suite, limit=100, methods=("source",))}
     assert {name: len(work.stream.order) for name, work in cells.items()} == {"contrast": 50, "brightness": 100}
-    assert {work.cell.limit for work in cells.values()} == {100}, "or a table would leave the cut ones out"
+    assert {name: work.cell.limit for name, work in cells.items()} == {"contrast": None, "brightness": 100}
+
+
+@pytest.mark.parametrize("limit", [None, 100])
+def test_some_tasks_have_the_keys_of_the_whole(small_suite: Path, limit: int | None) -> None:
+    some = keys(small_suite, limit, tasks=("brightness",))
+    assert some
+    assert set(some) < set(keys(small_suite, limit))
+
+
+def test_a_run_of_some_tasks_is_part_of_the_whole_run(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    command = ("run", "--suite", small_suite, "--methods", "source", "--limit", 32, "--out", tmp_path / "run")
+    assert "[1/1]" in cli(*command, "--tasks", "brightness")[1]
+    assert "1 of 2 cells were there already" in cli(*command)[1]
+    status, _, err = cli(*command, "--tasks", "brigtness")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "suite 'small' has no task 'brigtness'; did you mean 'brightness'?" in err
 
 
 def test_a_whole_run_is_reportable_whatever_the_limit(cli: Cli, small_suite: Path, tmp_path: Path) -> None:

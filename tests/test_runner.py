@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tests.works import CPU, requests, works
 from tta_bench import registry
 from tta_bench.data.images import ArrayImages
 from tta_bench.measure import memory
@@ -21,12 +22,8 @@ from tta_bench.measure.cost import CostCounter
 from tta_bench.method import Method
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.run import execute as bench
-from tta_bench.run.choices import Choices
-from tta_bench.run.execute import Watcher
-from tta_bench.run.plan import Plan
-from tta_bench.run.runner import run_cell
-from tta_bench.suites import suite
+from tta_bench.run.listing import Watcher, run_specs
+from tta_bench.run.runner import Work, run_cell
 
 
 class Toy(Method):
@@ -54,17 +51,17 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> type[Toy]:
     return Toy
 
 
-def plan(small_suite: Path, *methods: str, limit: int = 64) -> Plan:
-    return Plan(suite.load(str(small_suite)), Choices(methods=methods or ("source",), limit=limit, device="cpu"))
+def first(small_suite: Path, *methods: str, limit: int = 64) -> Work:
+    return works(small_suite, methods=methods or ("source",), limit=limit)[0]
 
 
 def records(small_suite: Path, *methods: str) -> list[Record]:
     store = Store.create(small_suite.parent / "out", "small")
-    return bench.execute(plan(small_suite, *methods), store, Watcher())
+    return run_specs(requests(small_suite, methods=methods or ("source",), limit=64), CPU, store, Watcher())
 
 
 def test_a_record_says_everything(small_suite: Path) -> None:
-    work = next(plan(small_suite, "tent").work())
+    work = first(small_suite, "tent")
     record, predictions = run_cell(work)
     assert record.status == "done"
     assert record.samples == 64 == len(predictions.label)
@@ -75,8 +72,8 @@ def test_a_record_says_everything(small_suite: Path) -> None:
     assert len(record.batch_seconds) == 2
     assert record.seconds["adapt"] == pytest.approx(sum(record.batch_seconds))
     assert {"adapt", "first_batch", "load", "prepare", "build"} == set(record.seconds)
-    assert record.cell.weights == work.model.weights_hash
-    assert record.cell.mean == work.model.mean
+    assert record.cell.weights == work.setup.model.weights_hash
+    assert record.cell.mean == work.setup.model.mean
     assert record.cell.stream == work.stream.digest
     assert record.cell.settings["momentum"] == 0.9  # defaults are written out
     assert record.memory["bytes"] > 0
@@ -85,11 +82,11 @@ def test_a_record_says_everything(small_suite: Path) -> None:
 
 
 def test_scores_are_those_of_the_logits(small_suite: Path) -> None:
-    work = next(plan(small_suite, "source").work())
+    work = first(small_suite, "source")
     _, predictions = run_cell(work)
     images = torch.from_numpy(work.stream.images.read(work.stream.order)) / 255
     with torch.no_grad():
-        p = work.model.fresh(torch.device("cpu"))(images).softmax(1)
+        p = work.setup.model.fresh(torch.device("cpu"))(images).softmax(1)
     assert np.array_equal(predictions.prediction, p.argmax(1).numpy())
     np.testing.assert_allclose(predictions.confidence, p.max(1).values.numpy(), atol=1e-5)
     np.testing.assert_allclose(predictions.entropy, torch.special.entr(p).sum(1).numpy(), atol=1e-4)
@@ -126,10 +123,9 @@ def test_only_adapt_is_timed(small_suite: Path, toy: type[Toy], monkeypatch: pyt
         time.sleep(0.2)
         return real(self, indices)
 
-    ready = plan(small_suite)
-    works = list(ready.work())
+    work = first(small_suite)
     monkeypatch.setattr(ArrayImages, "read", slow_read)
-    record, _ = run_cell(works[0])
+    record, _ = run_cell(work)
     assert record.seconds["load"] > 0.4
     assert record.seconds["adapt"] < 0.2
 
@@ -200,6 +196,6 @@ def test_peak_memory_is_that_of_adapting(small_suite: Path, monkeypatch: pytest.
     monkeypatch.setattr(memory, "peak", lambda device: {"bytes": next(peaks), "measure": "made up"})
     started: list[str] = []
     monkeypatch.setattr(memory, "start", lambda device: started.append("again"))
-    record, _ = run_cell(next(plan(small_suite, "eata").work()))
+    record, _ = run_cell(first(small_suite, "eata"))
     assert (record.memory["bytes"], record.memory["prepare_bytes"]) == (300, 500)
     assert len(started) == 2

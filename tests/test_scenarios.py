@@ -13,16 +13,17 @@ from tests.conftest import Cli
 from tta_bench.data.images import ArrayImages, ImageSet
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
-from tta_bench.streams.scenarios import DRAWS_PER_CLASS, OVER_ALL_TASKS, SEVERITIES, groups, make_stream
-from tta_bench.streams.stream import Stream
+from tta_bench.streams.orders import DRAWS_PER_CLASS
+from tta_bench.streams.scenarios import RISE_AND_FALL, SCENARIOS, scenario_of
+from tta_bench.streams.stream import Part, Stream, make_stream
 from tta_bench.suites import suite as suites
-from tta_bench.suites.suite import SCENARIOS, Scenario, Suite
+from tta_bench.suites.suite import Suite
 
 CLASSES, EACH = 12, 15
 COUNT = CLASSES * EACH
 
 # Of the first stream with seed 0. Recorded: a change would unmatch old records.
-DIGESTS: dict[tuple[str, Scenario], str] = {
+DIGESTS: dict[tuple[str, str], str] = {
     ("digits-c-5", "normal"): "1b2708fb4c890f03",
     ("digits-c-5", "single"): "ce8f390cdeffdc78",
     ("digits-c-5", "label-shift"): "91ed2209be6ea253",
@@ -46,9 +47,13 @@ def fake(task: str, severity: int | None) -> ImageSet:
     return ArrayImages(np.zeros((COUNT, 3, 1, 1), np.uint8), labels, ids)
 
 
-def streams(suite: Suite, scenario: Scenario, seed: int = 0, **more: float) -> list[Stream]:
-    parts = groups(scenario, suite.tasks, fake)
-    return [make_stream(scenario, suite.name, seed, part, **more) for part in parts]  # type: ignore[arg-type]
+def streams(suite: Suite, scenario: str, seed: int = 0, **more: float) -> list[Stream]:
+    how = scenario_of(scenario, more)
+    parts = [
+        [Part(task, fake(task, level)) for task in tasks for level in how.severities]
+        for tasks in how.groups(suite.tasks)
+    ]
+    return [make_stream(how, suite.name, seed, part) for part in parts]
 
 
 def labels(stream: Stream) -> np.ndarray:  # type: ignore[type-arg]
@@ -70,23 +75,23 @@ def suite(request: pytest.FixtureRequest) -> Suite:
 
 
 @pytest.mark.parametrize(("name", "scenario"), DIGESTS, ids=" ".join)
-def test_orders_never_change_between_versions(name: str, scenario: Scenario) -> None:
+def test_orders_never_change_between_versions(name: str, scenario: str) -> None:
     assert streams(suites.load(name), scenario)[0].digest == DIGESTS[name, scenario]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_pure(suite: Suite, scenario: Scenario) -> None:
+def test_pure(suite: Suite, scenario: str) -> None:
     first, again, other = ([s.digest for s in streams(suite, scenario, seed)] for seed in (0, 0, 1))
-    assert len(first) == (1 if scenario in OVER_ALL_TASKS else len(suite.tasks))
+    assert len(first) == (1 if SCENARIOS[scenario].joins_tasks else len(suite.tasks))
     assert first == again
     assert not set(first) & set(other), "another seed, another order"
     assert len(set(first)) == len(first), "each task has an order of its own"
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "label-shift"])
-def test_every_image_comes_once(suite: Suite, scenario: Scenario) -> None:
+def test_every_image_comes_once(suite: Suite, scenario: str) -> None:
     for stream in streams(suite, scenario):
-        tasks = len(suite.tasks) if scenario in OVER_ALL_TASKS else 1
+        tasks = len(suite.tasks) if SCENARIOS[scenario].joins_tasks else 1
         assert len(stream.order) == tasks * COUNT
         assert len(set(seen(stream))) == len(stream.order)
         assert np.bincount(labels(stream)).tolist() == [tasks * EACH] * CLASSES
@@ -95,7 +100,7 @@ def test_every_image_comes_once(suite: Suite, scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["normal", "single"])
-def test_classes_come_in_no_order(suite: Suite, scenario: Scenario) -> None:
+def test_classes_come_in_no_order(suite: Suite, scenario: str) -> None:
     for stream in streams(suite, scenario):
         assert runs(labels(stream)) < 1.25  # 12 classes at random: 1.09
         assert [len(batch) for batch in stream.batches(1)] == [1] * COUNT
@@ -121,7 +126,7 @@ def test_mixed_has_several_tasks_in_every_batch(suite: Suite) -> None:
 def test_gradual_rises_and_falls_on_images_of_its_own(suite: Suite) -> None:
     for stream, task in zip(streams(suite, "gradual"), suite.tasks, strict=True):
         severities = [int(name.split("/")[-3]) for name in seen(stream)]
-        assert severities == [severity for severity in SEVERITIES for _ in range(COUNT // len(SEVERITIES))]
+        assert severities == [severity for severity in RISE_AND_FALL for _ in range(COUNT // len(RISE_AND_FALL))]
         assert len({name.rpartition("/")[2] for name in seen(stream)}) == COUNT, "no image at two severities"
         assert set(stream.tasks) == {task}
 
@@ -151,7 +156,7 @@ def test_single_has_batches_of_one(cli: Cli, small_suite: Path, tmp_path: Path) 
     words = ("run", "--suite", small_suite, "--methods", "source", "--scenario", "single", "--out", tmp_path / "run")
     status, _, err = cli(*words, "--batch-size", 4)
     assert (status, err.count("\n")) == (2, 1)
-    assert "--scenario single has batches of one image, not 4" in err
+    assert "--scenario single has batches of 1, not 4" in err
     assert cli(*words, "--limit", 3)[0] == 0
     records = [json.loads(file.read_text()) for file in (tmp_path / "run" / "cells").glob("*.json")]
     assert [(r["cell"]["batch_size"], r["samples"], len(r["batch_seconds"])) for r in records] == [(1, 3, 3)] * 2

@@ -11,9 +11,10 @@ import torch
 from tests import trees
 from tests.conftest import Cli
 from tta_bench.models import checkpoint
+from tta_bench.models.names import findable
 from tta_bench.timing import baseline, steps
 from tta_bench.timing.sides import Here
-from tta_bench.timing.workload import Spec, findable, prepare, repeat
+from tta_bench.timing.workload import Spec, prepare, repeat
 
 FILE = "office-home-Art.safetensors"
 TAG = "test_vit.r160_in1k"  # timm's smallest ViT

@@ -11,17 +11,18 @@ import pytest
 
 from tests.conftest import SMALL, Cli
 from tests.records import make_record
+from tests.works import CPU, requests
 from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.models.source import SourceModel
 from tta_bench.papers import published
 from tta_bench.papers.published import Published, accuracies, paper_task
 from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
-from tta_bench.run import plan as plans
 from tta_bench.run import tripwire
-from tta_bench.run.choices import Choices
-from tta_bench.run.plan import Plan
-from tta_bench.suites.suite import Scenario, load
+from tta_bench.run.bind import Binder
+from tta_bench.run.spec import CellSpec
+from tta_bench.streams.scenarios import scenario_of
+from tta_bench.suites.suite import load
 
 HALF = (0.5, 0.5, 0.5)
 
@@ -77,16 +78,15 @@ def suspicious(
     row = {("source", "contrast"): Published(accuracy, None, "")}
     monkeypatch.setattr(tripwire, "accuracies", lambda table: row)
     (tmp_path / "small.yaml").write_text(SMALL + "paper: imagenet-c-5\n")
-    plan = Plan(load(str(tmp_path / "small.yaml")), Choices(methods=("source",), device="cpu", **choices))
-    return tripwire.suspicions(plan)
+    return tripwire.suspicions(requests(tmp_path / "small.yaml", methods=("source",), **choices), Binder(CPU))
 
 
 @pytest.mark.parametrize("scenario", ["single", "continual", "gradual", "label-shift", "mixed"])
 def test_every_scenario_is_held_against_the_same_fair_draw(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
     """Not against the few classes, the mild severity or the mixture with which it begins."""
-    found = suspicious(tmp_path, monkeypatch, scenario=scenario)
+    found = suspicious(tmp_path, monkeypatch, scenario=scenario_of(scenario))
     assert found == suspicious(tmp_path, monkeypatch)
     (told,) = found.values()
     assert "images of contrast, the paper 99.9 %" in told
@@ -99,13 +99,8 @@ def test_few_images_take_no_warning_back(tmp_path: Path, monkeypatch: pytest.Mon
     store.note_warnings({"bad weights": "far off"})
     store.note_warnings({})
     store.note_warnings({"good weights": ""})
-    assert store.warnings() == {"bad weights": "far off"}
+    assert store.warnings() == {"bad-weights": "far off"}
     store.note_warnings({"bad weights": ""})
-    assert store.warnings() == {}
-    store.manifest.write_text('{"suite": "small", "warnings": ["by an earlier version"]}')
-    store.note_warnings({})
-    assert store.warnings() == {"": "by an earlier version"}
-    store.note_warnings({"good weights": ""})
     assert store.warnings() == {}
 
 
@@ -124,17 +119,17 @@ def test_tables_without_a_row_of_source_ask_that_of_imagenet_c(name: str) -> Non
 
 
 def test_every_source_model_is_tried_on_a_task_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = plans.source_model
+    real = Binder.model
 
-    def own(task: str, *rest: Any) -> SourceModel:
-        return replace(real(task, *rest), name=task, weights_hash=f"weights of {task}")
+    def own(self: Binder, spec: CellSpec) -> SourceModel:
+        (task,) = spec.tasks
+        return replace(real(self, spec), name=task, weights_hash=f"weights of {task}")
 
-    monkeypatch.setattr(plans, "source_model", own)
+    monkeypatch.setattr(Binder, "model", own)
     row = {("source", task): Published(99.9, None, "") for task in ("contrast", "brightness")}
     monkeypatch.setattr(tripwire, "accuracies", lambda table: row)
     (tmp_path / "small.yaml").write_text(SMALL + "paper: imagenet-c-5\n")
-    plan = Plan(load(str(tmp_path / "small.yaml")), Choices(methods=("source",), device="cpu"))
-    found = tripwire.suspicions(plan)
+    found = tripwire.suspicions(requests(tmp_path / "small.yaml", methods=("source",)), Binder(CPU))
     assert {weights: told.split("images of ")[1].split(",")[0] for weights, told in found.items()} == {
         "weights of contrast": "contrast",
         "weights of brightness": "brightness",

@@ -3,25 +3,61 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a crash leaves the old one or the new one, never a part."""
+    with _written(path, content) as part:
+        part.replace(path)
+
+
+def create_whole(path: Path, content: bytes) -> bool:
+    """Write a file that does not exist yet; of several processes one succeeds, the others get False."""
+    with _written(path, content) as part:
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            return False
+    return True
+
+
+@contextmanager
+def _written(path: Path, content: bytes) -> Iterator[Path]:
+    """A temporary file beside `path` with the content on disk; gone afterwards, unless it was renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(part).chmod(0o644)  # mkstemp makes private files
-        Path(part).replace(path)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+        part.chmod(0o666 & ~_umask())  # mkstemp makes private files
+        yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@cache
+def _umask() -> int:
+    """The process's umask, which the system tells only by changing it; read once, before threads start."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def process_name() -> str:
+    """A name for this process that no other process of a cluster has now."""
+    host = re.sub(r"[^0-9A-Za-z.-]", "-", socket.gethostname())
+    return f"{host}-{os.getpid()}"
 
 
 def now() -> str:

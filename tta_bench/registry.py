@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench import settings
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.records.code import code_hash
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -35,6 +36,10 @@ class Registry:
     def packages(self) -> frozenset[str]:
         """The packages that methods come from: one may build on another's code."""
         return frozenset(entry.module.partition(".")[0] for entries in self.claims.values() for entry in entries)
+
+    def code(self, name: str) -> str:
+        """A hash of the code behind a method, taken without importing it."""
+        return code_hash(self.entry(name).module, self.packages())
 
     def entry(self, name: str) -> EntryPoint:
         """The one entry point behind a name, or an error that says why there is not exactly one."""

@@ -27,6 +27,19 @@ def defaults(cls: type[Method]) -> Settings:
     }
 
 
+def resolve(cls: type[Method], given: Mapping[str, Any], seed: int) -> Settings:
+    """Every setting with its value; a setting `seed` that nobody chose follows the seed of the stream."""
+    resolved = {**defaults(cls), **given}
+    if "seed" in resolved and "seed" not in given:
+        resolved["seed"] = seed
+    return plain(resolved)
+
+
+def plain(values: Mapping[str, Any]) -> Settings:
+    """Settings as JSON gives them back, so that a record read from disk has the key of its cell."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
 def check(name: str, cls: type[Method], given: Mapping[str, Any]) -> None:
     """Refuse settings that the method does not have, and values of the wrong type."""
     known = defaults(cls)

@@ -21,7 +21,9 @@ from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.models.source import SourceModel
 from tta_bench.run.runner import Work, build, run_cell
-from tta_bench.streams.scenarios import Part, make_stream
+from tta_bench.run.session import Setup
+from tta_bench.streams.scenarios import Normal
+from tta_bench.streams.stream import Part, make_stream
 from tta_bench.timing.measure import Pair, Step
 
 CPU = torch.device("cpu")
@@ -36,8 +38,8 @@ def vit_tiny_work() -> Work:
     pixels = np.random.default_rng(0).integers(0, 256, (BATCHES * BATCH, 3, 224, 224), dtype=np.uint8)
     ids = [str(i) for i in range(len(pixels))]
     images = ArrayImages(pixels, np.zeros(len(pixels), dtype=np.int64), ids)
-    stream = make_stream("normal", "bench", 0, [Part("noise", images)])
-    return Work("tent", make_cell("tent", batch_size=BATCH), stream, None, model, 1000, None, CPU)
+    stream = make_stream(Normal(), "bench", 0, [Part("noise", images)])
+    return Work("tent", make_cell("tent", batch_size=BATCH), Setup("tent", {}, model, 1000, None, BATCH, CPU), stream)
 
 
 def between_steps(work: Work) -> float:

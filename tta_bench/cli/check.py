@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tta_bench.preflight.findings import Finding
     from tta_bench.run.choices import Choices
+    from tta_bench.run.site import Site
     from tta_bench.suites.suite import Suite
 
 
@@ -37,30 +38,31 @@ def run(args: argparse.Namespace) -> int:
 
     console = options.console()
     chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is answered before torch is imported
-    findings = _look_at_every_image(chosen, choices, console) if args.every_image else _look(chosen, choices)
+    site = options.site(args)
+    findings = _check_every_image(chosen, choices, site, console) if args.every_image else _check(chosen, choices, site)
     for finding in findings:
         mark, style = ("ok   ", "green") if finding.ok else ("ERROR", "bold red")
-        line = f"{mark} {finding.what}: {finding.told}"
+        line = f"{mark} {finding.what}: {finding.text}"
         console.print(line, style=style if not finding.ok else "", soft_wrap=True)  # paths stay whole
     wrong = sum(not finding.ok for finding in findings)
     console.print(f"{wrong} of {len(findings)} checks failed." if wrong else "All is well: `run` may start.")
     return 2 if wrong else 0
 
 
-def _look(suite: Suite, choices: Choices) -> list[Finding]:
+def _check(suite: Suite, choices: Choices, site: Site) -> list[Finding]:
     """All findings. Torch takes seconds to import, and so does listing ImageNet-C: both go on at once."""
     from tta_bench.preflight.findings import in_data
 
-    with nullcontext() if "torch" in sys.modules else meanwhile(in_data, suite, choices) as data:
+    with nullcontext() if "torch" in sys.modules else meanwhile(in_data, suite, choices, site) as data:
         with without_collector():
             import timm  # noqa: F401  (for its models, which `check` is about to load)
 
             from tta_bench.preflight.check import check
 
-        return check(suite, choices, data)
+        return check(suite, choices, site, data)
 
 
-def _look_at_every_image(suite: Suite, choices: Choices, console: Console) -> list[Finding]:
+def _check_every_image(suite: Suite, choices: Choices, site: Site, console: Console) -> list[Finding]:
     """All findings, with a bar while images are opened: it needs the terminal, so no other process does this."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -76,6 +78,6 @@ def _look_at_every_image(suite: Suite, choices: Choices, console: Console) -> li
             def on_opened(task: str, done: int, total: int) -> None:
                 bars.update(bar, description=f"opening {task}", completed=done, total=total)
 
-            return in_data(suite, choices, sample=None, on_opened=on_opened)
+            return in_data(suite, choices, site, sample=None, on_opened=on_opened)
 
-    return check(suite, choices, data)
+    return check(suite, choices, site, data)

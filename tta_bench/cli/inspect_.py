@@ -35,11 +35,11 @@ _IMAGES = "images of each task's last batch to keep for pictures (default: 2)"
 
 
 def run(args: argparse.Namespace) -> int:
-    from dataclasses import replace
-
     from tta_bench import settings
     from tta_bench.inspect.inspection import refuse_other
-    from tta_bench.run.choices import Choices, refuse_misnamed
+    from tta_bench.run.choices import Choices
+    from tta_bench.run.site import Site
+    from tta_bench.run.spec import specs
 
     chosen = suite.load(args.suite)
     folder = args.out or RUNS / f"{chosen.name}-inspect-{args.method}"
@@ -49,16 +49,14 @@ def run(args: argparse.Namespace) -> int:
         model=args.model,
         seeds=(args.seed,),
         limit=args.batches * chosen.batch_size,
-        device=args.device,
-        data_root=args.data_root,
+        tasks=args.tasks,
         overrides=settings.parse(args.set),
     )
-    refuse_misnamed(chosen, choices)  # a typo is answered before torch is imported
+    requests = specs(chosen, choices)  # a typo is answered before torch is imported
     from tta_bench.inspect.inspector import inspect
-    from tta_bench.run.plan import Plan
 
-    plan = Plan(replace(chosen, tasks=args.tasks or chosen.tasks), choices)
-    found = inspect(plan, images=args.images, manifest={"command": args.command})
+    site = Site(data_root=args.data_root, device=args.device)
+    found = inspect(requests, site, images=args.images, manifest={"command": args.command})
     files = found.save(folder)
     console = options.console()
     right = 100 * float((found.prediction == found.label).mean())

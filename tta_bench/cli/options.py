@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tta_bench.streams.scenarios import SCENARIOS, Scenario, scenario_of
 from tta_bench.suites import suite
-from tta_bench.suites.suite import SCENARIOS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.run.choices import Choices
+    from tta_bench.run.site import Site
     from tta_bench.suites.suite import Suite
 
 
@@ -34,12 +36,16 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     what.add_argument(
         "--suite", default=suite, metavar="NAME", help="a suite's name or a YAML file (default: %(default)s)"
     )
+    what.add_argument("--tasks", type=names, default=(), metavar="A,B,…", help=_TASKS)
     what.add_argument("--model", metavar="NAME", help=_MODEL)
     what.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help=_SET)
     how = verb.add_argument_group("how to run")
     how.add_argument("--seeds", type=seeds, default=(), metavar="0,1,2", help=_SEEDS)
-    how.add_argument("--scenario", choices=SCENARIOS, default="normal", help=_SCENARIO)
-    how.add_argument("--imbalance", type=ratio, metavar="RATIO", help=_IMBALANCE)
+    how.add_argument("--scenario", choices=tuple(SCENARIOS), default="normal", help=_SCENARIO)
+    for cls in SCENARIOS.values():
+        for f in fields(cls):
+            text = f"{cls.name}: {f.metadata['help']} (default: {f.default:g})"
+            how.add_argument(f"--{f.name}", type=ratio, metavar="NUMBER", help=text)
     how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
     how.add_argument("--device", default="auto", help=_DEVICE)
@@ -51,14 +57,14 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
 
 
 _METHODS = "methods, in the order of the rows (default: those of the suite)"
+_TASKS = "some of the suite's tasks (default: all)"
 _MODEL = (
     "a model of `list models`, a timm tag, TAG=FILE for a timm model with the weights of a local .safetensors, .pth or "
     "AugReg .npz file, or a .safetensors file of train-source (default: the suite's)"
 )
 _SET = "a method's setting, as in sar.lr=0.01; may be repeated"
 _SEEDS = "seeds of the stream's order, each a run of its own (default: the suite's)"
-_SCENARIO = "how tasks become streams (default: normal, each task from the source weights)"
-_IMBALANCE = "label-shift: how many times as often as each other class the current one comes (default: 500000)"
+_SCENARIO = "how tasks become streams. " + "; ".join(f"{name}: {cls.about}" for name, cls in SCENARIOS.items())
 _LIMIT = "only N images of each task; marks results as not reportable"
 _WORKERS = "processes that read images (default: as many as help)"
 _CACHE = "keep decoded images here; the next method reads quicker"
@@ -74,18 +80,36 @@ def choices(args: argparse.Namespace) -> Choices:
         methods=args.methods,
         model=args.model,
         seeds=args.seeds,
-        scenario=args.scenario,
-        imbalance=args.imbalance,
+        tasks=args.tasks,
+        scenario=scenario(args),
         limit=args.limit,
         batch_size=args.batch_size,
-        device=args.device,
-        data_root=args.data_root,
-        workers=args.workers,
-        cache=args.cache,
         amp=args.amp,
         compile=args.compile,
         overrides=settings.parse(args.set),
     )
+
+
+def scenario(args: argparse.Namespace) -> Scenario:
+    """The scenario that was asked for, with its settings; a setting of another scenario is a mistake."""
+    from tta_bench.errors import UserError
+
+    given = {}
+    for name, cls in SCENARIOS.items():
+        for f in fields(cls):
+            value = getattr(args, f.name)
+            if value is not None and name != args.scenario:
+                raise UserError(f"--{f.name} requires --scenario {name} (got {args.scenario})")
+            if value is not None:
+                given[f.name] = value
+    return scenario_of(args.scenario, given)
+
+
+def site(args: argparse.Namespace) -> Site:
+    """Where to run, as the harness takes it."""
+    from tta_bench.run.site import Site
+
+    return Site(data_root=args.data_root, cache=args.cache, workers=args.workers, device=args.device)
 
 
 def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:

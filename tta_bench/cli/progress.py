@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tta_bench.records.record import Record
-from tta_bench.run.execute import Watcher
-from tta_bench.run.runner import Work
+from tta_bench.run.listing import Watcher
+from tta_bench.run.spec import CellSpec
 
 
 class RunWatcher(Watcher):
@@ -24,6 +24,7 @@ class RunWatcher(Watcher):
         self.kept = 0
         self.reused = 0
         self.cached = ("", 0)
+        self.waits = False
 
     def on_cache(self, name: str, done: int, total: int) -> None:
         tenth = 10 * done // total
@@ -31,9 +32,17 @@ class RunWatcher(Watcher):
             self.cached = name, tenth
             self.console.print(f"caching {name}: {done:,} of {total:,} images")
 
-    def on_damage(self, work: Work) -> None:
-        name = f"{work.label} on {work.cell.name}, seed {work.cell.seed}"
+    def on_damage(self, spec: CellSpec) -> None:
+        name = f"{spec.label} on {spec.name}, seed {spec.seed}"
         self.console.print(f"{name}: its predictions are missing or cut off, so it runs again")
+
+    def on_wait(self, cells: int) -> None:
+        if not self.waits:
+            self.waits = True
+            self.console.print(f"{cells} cells are running in other processes: waiting for them")
+
+    def on_warning(self, text: str) -> None:
+        self.console.print(f"WARNING {text}", style="bold red")
 
     def on_record(self, record: Record, is_new: bool) -> None:
         self.finished += record.status == "done"
@@ -67,18 +76,17 @@ class BarWatcher(RunWatcher):
         self.all = self.bars.add_task("all cells", total=cells, note="")
         self.one = self.bars.add_task("", total=None, note="", visible=False)
         self.shown = 0.0
-        self.current: Work | None = None
+        self.current: tuple[CellSpec, int] | None = None
 
-    def on_start(self, work: Work) -> None:
-        self.current = work
-        name = f"{work.label} on {work.cell.name}"
-        self.bars.reset(self.one, description=name, total=len(work.stream.order), note="", visible=True)
+    def on_start(self, spec: CellSpec, images: int) -> None:
+        self.current = spec, images
+        self.bars.reset(self.one, description=f"{spec.label} on {spec.name}", total=images, note="", visible=True)
 
     def on_cache(self, name: str, done: int, total: int) -> None:
         if done == total:
             self.bars.update(self.one, visible=False)
             if self.current:
-                self.on_start(self.current)
+                self.on_start(*self.current)
         elif self.cached != (name, total):
             self.cached = name, total
             self.bars.reset(self.one, description=f"caching {name}", total=total, note="", visible=True)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tta_bench.records.cell import Cell
     from tta_bench.records.record import Record
     from tta_bench.records.store import Store
-    from tta_bench.run.choices import Choices
-    from tta_bench.suites.suite import Suite
 
 RUNS = Path("results/runs")
 
@@ -36,44 +34,37 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.records.store import refuse_unfit
+    from tta_bench.cli.progress import watch
+    from tta_bench.records.store import Store, refuse_unfit
+    from tta_bench.run.listing import finished, run_specs
+    from tta_bench.run.spec import specs
 
     chosen, choices = options.chosen(args)
+    site, requests = options.site(args), specs(chosen, choices)
     folder = args.out or RUNS / chosen.name
     if not args.fresh:
-        refuse_unfit(folder, chosen.name)  # before the time to load a model is spent
-    return _run(args, chosen, choices, folder)
+        refuse_unfit(folder, chosen.name)
+    place = None
+    if args.fresh or len(finished(requests, site, Store(folder))) < len(requests):
+        from tta_bench.run import execute
+        from tta_bench.run.bind import Binder
 
-
-def _run(args: argparse.Namespace, chosen: Suite, choices: Choices, folder: Path) -> int:
-    from tta_bench.cli.progress import watch
-    from tta_bench.records.store import Store
-    from tta_bench.run.execute import execute
-    from tta_bench.run.plan import Plan
-    from tta_bench.run.tripwire import suspicions
-
+        place = Binder(site)
+        execute.refuse_unfit(requests, place)  # before an old folder is moved, or a new one made
     console = options.console()
-    plan = Plan(chosen, choices)
     old = Store(folder).set_aside() if args.fresh else None
     if old:
         console.print(f"The old folder is now {old}", soft_wrap=True)
     store = Store.create(folder, chosen.name)
-    store.note_command(args.command, chosen.tasks, [contender.label for contender in plan.contenders])
+    store.note_command(args.command, choices.tasks or chosen.tasks, list(dict.fromkeys(r.label for r in requests)))
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
-
-    with watch(len(plan), console) as watcher:
-        plan.on_cache = watcher.on_cache  # not first by `execute`: the tripwire reads images, too
+    with watch(len(requests), console) as watcher:
         try:
-            if plan.suite.paper:
-                warnings = suspicions(plan)
-                store.note_warnings(warnings)
-                for warning in filter(None, warnings.values()):
-                    console.print(f"WARNING {warning}", style="bold red")
-            records = execute(plan, store, watcher)
+            records = run_specs(requests, site, store, watcher, place)
         except KeyboardInterrupt:
             watcher.stop()
             console.print(
-                f"Interrupted: {watcher.finished} of {len(plan)} cells are kept in {folder}. "
+                f"Interrupted: {watcher.finished} of {len(requests)} cells are kept in {folder}. "
                 f"Run the same command again to go on.",
                 soft_wrap=True,
             )
@@ -114,6 +105,7 @@ def _conditions(cell: Cell) -> tuple[object, ...]:
     seen = (
         cell.tasks,
         cell.scenario,
+        str(cell.scenario_settings),
         cell.seed,
         cell.stream,
         cell.suite_version,

@@ -166,11 +166,11 @@ def _against_revision(args: argparse.Namespace, tell: Tell) -> Result:
 
 def spec(args: argparse.Namespace) -> Spec:
     """The workload that the options ask for."""
-    from tta_bench.run.choices import refuse_unknown
+    from tta_bench.run.choices import Choices, refuse_unknown
 
     chosen = suite.load(args.suite or suite.DEFAULT)
     for name in args.methods or ():
-        refuse_unknown(name, chosen)  # a typo is answered before torch is imported
+        refuse_unknown(name, chosen, Choices())  # a typo is answered before torch is imported
     from tta_bench.timing.workload import Spec
 
     given = {key: getattr(args, key) for key in (*WORKLOAD, "methods") if getattr(args, key) is not None}

@@ -32,6 +32,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
+    from tta_bench.run.spec import specs
+
     args.methods = (args.method,)
     chosen, choices = options.chosen(args)
     points = grid(args.grid)  # a typo is answered before torch is imported
@@ -40,16 +42,21 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.report import render
     from tta_bench.report.rows import compare
     from tta_bench.report.tables import accuracy_table, by_average
-    from tta_bench.run.execute import execute
-    from tta_bench.run.plan import Plan
+    from tta_bench.run.bind import Binder
+    from tta_bench.run.execute import refuse_unfit
+    from tta_bench.run.listing import run_specs
 
     console = options.console()
     fixed = choices.overrides.get(args.method, {})
-    plans = [Plan(chosen, replace(choices, overrides={args.method: {**fixed, **point}})) for point in points]
+    site = options.site(args)
+    asked = [replace(choices, overrides={args.method: {**fixed, **point}}) for point in points]
+    requests = [spec for choice in asked for spec in specs(chosen, choice)]
+    place = Binder(site)
+    refuse_unfit(requests, place)
     store = Store.create(args.out or RUNS / chosen.name, chosen.name)
     store.note_command(args.command, chosen.tasks, [args.method])
-    with watch(sum(map(len, plans)), console) as watcher:
-        records = [record for plan in plans for record in execute(plan, store, watcher)]
+    with watch(len(requests), console) as watcher:
+        records = run_specs(requests, site, store, watcher, place)
     table = by_average(accuracy_table(compare(records)))
     render.show(table, console)
     return 1 if any(record.status != "done" for record in records) else 0

@@ -19,6 +19,7 @@ from tta_bench.corruptions import blur, digital, lens, noise, weather
 from tta_bench.corruptions._random import generator
 from tta_bench.corruptions._resample import Image, to_bytes, to_float
 from tta_bench.corruptions.tables import LARGE, SMALL, Row
+from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.errors import UserError, did_you_mean
 
 __all__ = ["CORRUPTIONS", "HELD_OUT", "SEVERITIES", "Scale", "corrupt"]
@@ -46,12 +47,6 @@ _FAMILIES: dict[str, Callable[[Image, Row, np.random.Generator], Image]] = {
     "spatter": lens.spatter,
     "saturate": digital.saturate,
 }
-
-CORRUPTIONS: tuple[str, ...] = tuple(_FAMILIES)[:15]
-"""The fifteen that are scored, in the published order."""
-
-HELD_OUT: tuple[str, ...] = tuple(_FAMILIES)[15:]
-"""The four kept apart for choosing hyper-parameters."""
 
 SEVERITIES = range(1, 6)
 

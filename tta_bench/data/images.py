@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -45,6 +46,17 @@ def fingerprint(images: ImageSet) -> str:
     return hashlib.sha256(pixels + np.asarray(images.labels, np.int64).tobytes()).hexdigest()[:16]
 
 
+def sample_files(images: ImageSet) -> list[Path]:
+    """The files behind the few images that a fingerprint looks at; none for images that are in no file."""
+    found: list[Path] = []
+    for part in getattr(images, "sets", [images]):
+        raw = getattr(part, "decoded_from", part)
+        files: Sequence[Path] = getattr(raw, "files", ())
+        few = permutation(len(part.ids), "fingerprint")[:LOOKED_AT]
+        found += [files[i] for i in few] if len(files) == len(part.ids) else files
+    return found
+
+
 class ArrayImages:
     """An image set that is held in memory."""
 
@@ -63,19 +75,19 @@ class Joined:
     """Several image sets seen as one, each image's id led by the name of its set."""
 
     def __init__(self, named: Sequence[tuple[str, ImageSet]]) -> None:
-        self._sets = [images for _, images in named]
+        self.sets = [images for _, images in named]
         self.ids = [f"{name}/{image_id}" for name, images in named for image_id in images.ids]
-        self.labels: NDArray[np.int64] = np.concatenate([images.labels for images in self._sets])
-        self.ends = np.cumsum([len(images.ids) for images in self._sets])
-        self.in_memory = all(getattr(images, "in_memory", False) for images in self._sets)
+        self.labels: NDArray[np.int64] = np.concatenate([images.labels for images in self.sets])
+        self.ends = np.cumsum([len(images.ids) for images in self.sets])
+        self.in_memory = all(getattr(images, "in_memory", False) for images in self.sets)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         which = np.searchsorted(self.ends, indices, side="right")
-        starts = self.ends - [len(images.ids) for images in self._sets]
+        starts = self.ends - [len(images.ids) for images in self.sets]
         slots: list[NDArray[np.uint8] | None] = [None] * len(indices)
         for chosen in np.unique(which):
             places = np.flatnonzero(which == chosen)
-            pixels = self._sets[chosen].read(indices[places] - starts[chosen])
+            pixels = self.sets[chosen].read(indices[places] - starts[chosen])
             for place, image in zip(places, pixels, strict=True):
                 slots[place] = image
         return np.stack([image for image in slots if image is not None])

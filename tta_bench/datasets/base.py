@@ -21,6 +21,7 @@ class Dataset(ABC):
     options: ClassVar[tuple[str, ...]] = ()  # keys that a suite's `data` block must have
     optional: ClassVar[tuple[str, ...]] = ()  # and those it may have
     layout: str = ""  # what must lie below --data-root; empty if nothing must
+    source_by_task: ClassVar[bool] = False  # whether tasks differ in their source images
     code: ClassVar[str]  # the module whose source decides what the images look like
 
     def __init__(self, root: Path | None, **options: Any) -> None:
@@ -55,6 +56,17 @@ class Dataset(ABC):
 
         The task matters only where each has a source of its own. What is not there is a UserError.
         """
+
+    def places(self, task: str) -> Sequence[Path] | None:
+        """Files and folders that a change of the task's images would touch; empty for images that are in no file.
+
+        Nothing is opened. None where that cannot be said: then the images themselves are looked at.
+        """
+        return None
+
+    def source_places(self, task: str) -> Sequence[Path] | None:
+        """The same for `source_images`."""
+        return None
 
     def seems_there(self, task: str) -> bool:
         """Whether something has a task's name on disk, from a look at names alone: `open` may still refuse it.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
+from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.listing import is_file
 from tta_bench.datasets.on_disk import SOURCE_IMAGES, OnDisk, severity_of
@@ -89,6 +89,12 @@ class CifarC(OnDisk):
 
     def seems_there(self, task: str) -> bool:
         return is_file(self._home() / f"{task}.npy")
+
+    def places(self, task: str) -> Sequence[Path]:
+        return [self._home() / f"{task}.npy", self._home() / "labels.npy"]
+
+    def source_places(self, task: str) -> Sequence[Path]:
+        return [self._home() / "original.npy", self._home() / "labels.npy"]
 
     def open(self, task: str) -> ArrayFile:
         file = self._home() / f"{task}.npy"

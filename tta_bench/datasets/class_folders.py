@@ -8,7 +8,7 @@ from typing import Any
 
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import ImageNetKind, ranks, refuse_strange
-from tta_bench.datasets.listing import complaint, list_classes, list_folders, list_names
+from tta_bench.datasets.listing import complaint, list_folders, list_names
 from tta_bench.datasets.on_disk import in_folders, whole_number, words
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
@@ -58,11 +58,14 @@ class ClassFolders(ImageNetKind):
 
     def open(self, task: str) -> FolderImages:
         home = self._home()
-        found = list_classes(home)
+        found = self.listed(home)
         refuse_strange(home, found)
         self.refuse_partial(home, complaint(found, self._published))
         rank = {name: i for i, name in enumerate(found)}
         return in_folders(home, found, rank, self.transform)
+
+    def places(self, task: str) -> Sequence[Path]:
+        return [self._home()]
 
     def seems_there(self, task: str) -> bool:
         self._home()  # the task is this folder

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
+from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets import digits
 from tta_bench.datasets.base import SAMPLE, Dataset
@@ -32,6 +32,12 @@ class DigitsC(Dataset):
 
     def open(self, task: str) -> ImageSet:
         return digits.corrupted(task, self.severity)
+
+    def places(self, task: str) -> Sequence[Path]:
+        return ()
+
+    def source_places(self, task: str) -> Sequence[Path]:
+        return ()
 
     def originals(self, task: str) -> ImageSet:
         return digits.stream_images()

@@ -70,6 +70,10 @@ class FileList(ImageNetKind):
         labels = np.minimum(np.array([label for _, label in rows], np.int64), CLASSES)
         return FolderImages(home, ids, labels, self.transform)
 
+    def places(self, task: str) -> Sequence[Path]:
+        home = self._home()
+        return [home, home / self.list]
+
     def _home(self) -> Path:
         return self.find((self.folder,), lambda folder: is_file(folder / self.list))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.listing import complaint, is_folder, list_classes
+from tta_bench.datasets.listing import complaint, is_folder
 from tta_bench.datasets.on_disk import OnDisk, in_folders, some_of
 from tta_bench.errors import UserError
 
@@ -50,7 +50,7 @@ class ImageNetKind(OnDisk):
         information has seen, without labels, what it is scored on.
         """
         folder = self.clean_folder("clean source images are needed (by EATA)")
-        found = list_classes(folder)
+        found = dict(self.listed(folder))
         refuse_strange(folder, found)
         self.refuse_partial(folder, complaint(found, (CLASSES, 50_000), names=wnids(), even=True))
         mask = self.class_mask()
@@ -58,6 +58,9 @@ class ImageNetKind(OnDisk):
             wanted = {wnids()[i] for i in mask}
             found = {wnid: files for wnid, files in found.items() if wnid in wanted}
         return some_of(in_folders(folder, found, ranks(), self.clean_view()), "imagenet-val", "source")
+
+    def source_places(self, task: str) -> Sequence[Path]:
+        return [self.clean_folder("no clean source images")]
 
     def clean_folder(self, need: str) -> Path:
         """Where the clean validation images lie; `need` begins the error if they do not."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
+from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets.files import FolderImages, TarImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_strange, wnids
@@ -18,7 +18,6 @@ from tta_bench.datasets.listing import (
     is_file,
     is_folder,
     is_there,
-    list_classes,
     list_folders,
 )
 from tta_bench.datasets.on_disk import in_folders, labels_of, severity_of
@@ -83,6 +82,11 @@ class ImageNetC(ImageNetKind):
         home = self._home()
         return is_folder(home / task / str(self.severity)) or bool(_tars(home, task))
 
+    def places(self, task: str) -> Sequence[Path]:
+        home = self._home()
+        folder = home / task / str(self.severity)
+        return [folder, *_tars(home, task)] if is_folder(folder) else _tars(home, task)
+
     def made_by(self) -> str:
         home = self._home()
         return "make-corrupted" if is_file(home / MADE) else ""
@@ -92,7 +96,7 @@ class ImageNetC(ImageNetKind):
         folder = self.clean_folder("no originals")
         corrupted = self.open(task)
         ids = [image_id.split("/", 2)[2] for image_id in corrupted.ids]  # <wnid>/<file>
-        there = {f"{wnid}/{file}" for wnid, files in list_classes(folder).items() for file in files}
+        there = {f"{wnid}/{file}" for wnid, files in self.listed(folder).items() for file in files}
         missing = [image_id for image_id in ids if image_id not in there]
         if missing:
             raise UserError(f"no originals: {folder}: {len(missing):,} of {len(ids):,} are missing: {some(missing)}")
@@ -102,7 +106,7 @@ class ImageNetC(ImageNetKind):
         return self.find(("ImageNet-C", "imagenet-c"), _holds_corruptions)
 
     def _from_folder(self, folder: Path, task: str) -> FolderImages:
-        found = list_classes(folder)
+        found = self.listed(folder)
         self._check(folder, task, found)
         return in_folders(folder, found, ranks(), self.transform, prefix=f"{task}/{self.severity}/")
 

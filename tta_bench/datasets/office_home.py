@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.listing import complaint, is_file, is_folder, list_classes, list_folders
+from tta_bench.datasets.listing import complaint, is_file, is_folder, list_folders
 from tta_bench.datasets.on_disk import OnDisk, in_folders, some_of
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, did_you_mean, some
@@ -27,6 +27,7 @@ class OfficeHome(OnDisk):
 
     layout = "OfficeHome/<Art|Clipart|Product|Real World>/<class>/*.jpg"
     code = "tta_bench.datasets.office_home"
+    source_by_task = True
 
     @property
     def num_classes(self) -> int:
@@ -44,6 +45,16 @@ class OfficeHome(OnDisk):
 
     def open(self, task: str) -> FolderImages:
         return self.domain(PAIRS[task][1])
+
+    def places(self, task: str) -> Sequence[Path]:
+        return self._domain_places(PAIRS[task][1])
+
+    def source_places(self, task: str) -> Sequence[Path]:
+        return self._domain_places(PAIRS[task][0])
+
+    def _domain_places(self, domain: str) -> list[Path]:
+        folder = self._folder(domain)
+        return [] if folder is None else [folder]
 
     def seems_there(self, task: str) -> bool:
         return self._folder(PAIRS[task][1]) is not None
@@ -73,7 +84,7 @@ class OfficeHome(OnDisk):
         home, folder = self._home(), self._folder(name)
         if folder is None:
             raise UserError(f"{home / FOLDERS[name][0]} is missing: expected {self.layout}")
-        found, classes = list_classes(folder), self.classes()
+        found, classes = self.listed(folder), self.classes()
         self.refuse_partial(folder, complaint(found, (CLASSES, DOMAINS[name]), names=classes))
         rank = {known: i for i, known in enumerate(classes)}
         # The folder has several spellings, the ids have one.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.listing import Classes, is_folder
+from tta_bench.datasets.listing import Classes, is_folder, list_classes
 from tta_bench.datasets.opening import OnOpened, refuse_bad
 from tta_bench.datasets.transform import INTERPOLATIONS, Transform, photograph
 from tta_bench.errors import UserError
@@ -40,6 +40,7 @@ class OnDisk(Dataset):
         self.root = root
         self.wanted = interpolation
         self.allow_partial = allow_partial
+        self._listings: dict[Path, Classes] = {}  # shared by the copies that `_with` makes
 
     @property
     @abstractmethod
@@ -66,6 +67,12 @@ class OnDisk(Dataset):
                 images.read(np.array([position]))
         partial = " (allow_partial: not compared with what is published)" if self.allow_partial else ""
         return f"{len(np.unique(images.labels))} classes, {len(images.ids):,} images, {opened:,} opened{partial}"
+
+    def listed(self, folder: Path) -> Classes:
+        """The images of each class folder; listed once, whatever size or severity they are asked for in."""
+        if folder not in self._listings:
+            self._listings[folder] = list_classes(folder)
+        return self._listings[folder]
 
     def data_root(self) -> Path:
         """Where the user's datasets lie."""

@@ -20,27 +20,30 @@ from tta_bench.datasets import Dataset
 from tta_bench.errors import UserError
 from tta_bench.inspect import probe
 from tta_bench.inspect.inspection import Inspection
-from tta_bench.registry import build_method
-from tta_bench.run.plan import Plan
-from tta_bench.run.runner import Work, read, source_batches
+from tta_bench.run.bind import Binder
+from tta_bench.run.runner import Work
+from tta_bench.run.session import Session, read, read_in_order
+from tta_bench.run.site import Site
+from tta_bench.run.spec import CellSpec
 
 Arrays = dict[str, NDArray[Any]]
 
 
-def inspect(plan: Plan, *, images: int, manifest: dict[str, Any]) -> Inspection:
-    """Adapt to every stream of the plan; keep `images` images of each stream's last batch themselves."""
-    probe.visible(plan.model.network)  # a model that shows nothing is refused before time is spent
-    originals, lacking = find_originals(plan.dataset, plan.suite.tasks)
+def inspect(specs: Sequence[CellSpec], site: Site, *, images: int, manifest: dict[str, Any]) -> Inspection:
+    """Adapt to every stream; keep `images` images of each stream's last batch themselves."""
+    place = Binder(site)
+    probe.visible(place.model(specs[0]).network)  # a model that shows nothing is refused before time is spent
+    originals, lacking = find_originals(place.sized(specs[0]), [spec.tasks[0] for spec in specs])
     parts: list[Arrays] = []
     offset = 0
-    for work in plan.work():
+    for work in map(place.bind, specs):
         part = _one_stream(work, originals.get(work.stream.tasks[0]), images)
         part["shown"] = part["shown"] + offset
         offset += len(part["label"])
         parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     about = {
-        "inspected_suite": plan.suite.name,
+        "inspected_suite": work.cell.suite,
         "method": work.label,
         "settings": work.cell.settings,
         "model": work.cell.model,
@@ -81,21 +84,15 @@ def _one_stream(work: Work, originals: ImageSet | None, images: int) -> Arrays:
 
 def _looks(work: Work, originals: ImageSet | None) -> Iterator[Arrays]:
     """Adapt to batch after batch; after each, look at it with the weights that it has led to."""
-    source = work.model.fresh(work.device, work.class_mask)
-    adapted = work.model.fresh(work.device, work.class_mask)
-    method = build_method(
-        work.cell.method,
-        adapted,
-        num_classes=work.num_classes,
-        batch_size=work.cell.batch_size,
-        params=work.cell.settings,
-    )
-    if method.needs_source:
-        method.prepare(source_batches(work))
-    plan = list(work.stream.batches(work.cell.batch_size))
-    with closing(read(work, work.stream.images, plan)) as batches:
-        for positions, batch in zip(plan, batches, strict=True):
-            method.adapt(batch)
+    setup = work.setup
+    source, session = setup.model.fresh(setup.device, setup.class_mask), Session(setup)
+    if work.source_images is not None:
+        session.prepare(read_in_order(work.source_images, setup.batch_size, setup.device, work.workers))
+    method, adapted = session.method, session.model
+    order = list(work.stream.batches(setup.batch_size))
+    with closing(read(work.stream.images, order, setup.device, work.workers)) as batches:
+        for positions, batch in zip(order, batches, strict=True):
+            session.adapt(batch)
             sight = probe.look(adapted, method.features, batch)
             clean = _clean_attention(source, originals, positions, work)
             yield {
@@ -114,7 +111,7 @@ def _clean_attention(
     height, width = probe.visible(source).patch_embed.grid_size
     if originals is None:
         return np.zeros((0, height, width), np.float32)
-    with closing(loading.batches(originals, [positions], work.device)) as batches:
+    with closing(loading.batches(originals, [positions], work.setup.device)) as batches:
         return _numbers(probe.look(source, _logits_of(source), next(batches)).attention)
 
 

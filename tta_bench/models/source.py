@@ -37,13 +37,14 @@ class SourceModel:
     architecture: dict[str, Any] = field(default_factory=dict)  # as in the note of a checkpoint
 
     def fresh(
-        self, device: torch.device, class_mask: Sequence[int] | None = None, *, to_look_at: bool = False
+        self, device: torch.device, class_mask: Sequence[int] | None = None, *, shares_weights: bool = False
     ) -> nn.Module:
         """A copy on the device that takes images in [0, 1], and gives logits of the mask's classes, in its order.
 
-        One that is only looked at and never adapted shares its weights' memory with this model, where it can.
+        With `shares_weights` it uses this model's memory where it can, and must not be adapted.
         """
-        same = {id(p): nn.Parameter(p.data, p.requires_grad) for p in self.network.parameters()} if to_look_at else {}
+        shared = self.network.parameters() if shares_weights else ()
+        same = {id(p): nn.Parameter(p.data, p.requires_grad) for p in shared}
         network = copy.deepcopy(self.network, same).to(device)
         entrance(network).register_forward_pre_hook(Normalise(self.mean, self.std))
         if class_mask is not None:

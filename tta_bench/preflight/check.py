@@ -1,140 +1,136 @@
-"""Checks a run before time is spent, and goes on after a finding, so that one look shows all."""
+"""Checks a run before time is spent, and goes on after a mistake, so that one run of it shows all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-import torch
-
-from tta_bench import registry
-from tta_bench.data.images import ImageSet
-from tta_bench.datasets import Dataset, open_dataset
+from tta_bench import registry, settings
+from tta_bench.datasets import Dataset
 from tta_bench.errors import UserError
 from tta_bench.measure import environment
 from tta_bench.models.precision import refuse_missing_bf16
 from tta_bench.models.source import SourceModel
 from tta_bench.preflight import findings
 from tta_bench.preflight.findings import Finding, Findings
-from tta_bench.preflight.trial import BATCH, BATCHES, Trial
-from tta_bench.run import plan
-from tta_bench.run.choices import Choices, refuse_idle
-from tta_bench.run.plan import Contender
-from tta_bench.streams.scenarios import OVER_ALL_TASKS, Part, make_stream
+from tta_bench.preflight.trial import BATCH, BATCHES, try_out
+from tta_bench.run.bind import Binder, model_name, refuse_many_models
+from tta_bench.run.choices import Choices, refuse_idle, refuse_unknown
+from tta_bench.run.session import Session
+from tta_bench.run.site import Site, refuse_unwritable_cache
+from tta_bench.run.spec import CellSpec, Row, row_of, spec_of
+from tta_bench.streams.scenarios import Normal
 from tta_bench.suites.suite import Suite
 
 MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take a CPU half a minute, and all of ImageNet-C should take 10 s
+PROBE = Row("source", "source", {})  # for looking at data and weights, whatever the methods are
 
 
-def check(suite: Suite, choices: Choices, data: Callable[[], list[Finding]] | None = None) -> list[Finding]:
-    """Look at device, methods, data and weights, each on its own, and try every method on a few images.
+def check(suite: Suite, choices: Choices, site: Site, data: Callable[[], list[Finding]] | None = None) -> list[Finding]:
+    """Check device, methods, data and weights, each on its own, and try every method on a few images.
 
     `data` gives the findings in the data, if they were begun elsewhere.
     """
-    found = Findings()
-    look = found.look
-    look(
-        "device",
-        lambda: environment.pick_device(choices.device),
-        lambda d: f"{d} ({environment.device_name(d)})",
-    )
-    if choices.amp:
-        look("--amp", lambda: refuse_missing_bf16(environment.pick_device(choices.device)), lambda _: "bf16 works")
-    contenders = [
-        look(f"method {label}", lambda label=label: plan.resolve(label, suite, choices), _settings_line)  # type: ignore[misc]
-        for label in choices.methods or tuple(suite.methods)
+    found, place = Findings(), Binder(site)
+    device = found.note("device", lambda: place.device, lambda d: f"{d} ({environment.device_name(d)})")
+    if choices.amp and device is not None:
+        found.note("--amp", lambda: refuse_missing_bf16(device), lambda _: "bf16 works")
+    if site.cache is not None:
+        refuse_unwritable_cache(site.cache)
+    labels = choices.methods or tuple(suite.methods)
+    rows = [
+        found.note(f"method {label}", lambda label=label: _checked_row(label, suite, choices), _settings_line)  # type: ignore[misc]
+        for label in labels
     ]
-    labels = list(choices.methods or suite.methods)
-    look("--set", lambda: refuse_idle(choices, labels), lambda _: "every setting has its method")
-    in_data = data() if data else findings.in_data(suite, choices)
+    found.note("--set", lambda: refuse_idle(choices, labels), lambda _: "every setting has its method")
+    in_data = data() if data else findings.in_data(suite, choices, site)
     found += in_data
     if not in_data[0].ok:
         return found
-    dataset = open_dataset(suite.data, suite.tasks, choices.data_root)
-    task, model = _look_at_models(found, suite, choices, dataset)
-    if model:
-        dataset = dataset.sized(model.input_size, model.interpolation)
-        _try_methods(found, suite, choices, contenders, model, dataset, task)
+    first = _note_models(found, suite, choices, place)
+    if first is not None:
+        _try_methods(found, [row for row in rows if row is not None], first, place)
     return found
 
 
-def _look_at_models(
-    found: Findings, suite: Suite, choices: Choices, dataset: Dataset
-) -> tuple[str, SourceModel | None]:
-    """Load the model of every task, each once; returns the first that is there, and its task."""
+def _checked_row(label: str, suite: Suite, choices: Choices) -> Row:
+    refuse_unknown(label, suite, choices)
+    row = row_of(label, suite, choices)
+    settings.check(row.method, registry.installed().load(row.method), row.settings)
+    return row
+
+
+def _note_models(found: Findings, suite: Suite, choices: Choices, place: Binder) -> CellSpec | None:
+    """Load the model of every task, each once; returns a request on the first task whose model is there."""
     models: dict[str, SourceModel | None] = {}
-    first: tuple[str, SourceModel | None] = (suite.tasks[0], None)
-    for task in suite.tasks:
+    first = None
+    for task in choices.tasks or suite.tasks:
+        spec = spec_of(suite, choices, PROBE, (task,), (choices.seeds or suite.seeds)[0])
         try:
-            name = choices.model or dataset.model_for(task) or suite.model
+            name = model_name(spec, task, place.dataset(spec))
         except UserError:
-            name = f"of {task}"
+            name = spec.model if spec.model == "none" else f"of {task}"
         if name not in models:
-            models[name] = found.look(
+            models[name] = found.note(
                 f"model {name}",
-                lambda task=task: plan.source_model(task, dataset, suite, choices),  # type: ignore[misc]
+                lambda spec=spec: place.model(spec),  # type: ignore[misc]
                 lambda model: f"weights {model.weights_hash}, mean {model.mean[0]:g}, std {model.std[0]:g}",
             )
-            first = first if first[1] else (task, models[name])
-    if choices.scenario in OVER_ALL_TASKS:
-        found.look("--scenario", lambda: plan.refuse_many_models(choices.scenario, models), lambda _: "has one model")
+            first = first or (spec if models[name] else None)
+    if choices.scenario.joins_tasks:
+        joined = spec_of(suite, choices, PROBE, choices.tasks or suite.tasks, 0)
+        found.note("--scenario", lambda: refuse_many_models(joined, models), lambda _: "has one model")
     return first
 
 
-def _try_methods(
-    found: Findings,
-    suite: Suite,
-    choices: Choices,
-    contenders: Sequence[Contender | None],
-    model: SourceModel,
-    dataset: Dataset,
-    task: str,
-) -> None:
+def _try_methods(found: Findings, rows: Sequence[Row], probe: CellSpec, place: Binder) -> None:
     """Build every method and let it adapt to a few images of the task, where they can be read."""
-    there = [contender for contender in contenders if contender is not None]
-    told = {finding.told for finding in found if not finding.ok}
-    source = None
-    if any(registry.installed().load(contender.method).needs_source for contender in there):
-        source = found.look("source images", lambda: dataset.source_images(task), lambda s: f"{len(s.ids):,} images")
-        if source is None and found[-1].told in told:
+    dataset, model = place.sized(probe), place.model(probe)
+    known = {finding.text for finding in found if not finding.ok}
+    has_source = True
+    if any(registry.installed().load(row.method).needs_source for row in rows):
+        source = found.note("source images", lambda: place.source_images(probe), lambda s: f"{len(s.ids):,} images")
+        has_source = source is not None
+        if source is None and found[-1].text in known:
             found.pop()
-    if _why_without_classes(dataset) in told:  # each method would say it again
+    if _why_without_classes(dataset) in known:  # each method would say it again
         found.append(Finding(f"methods on {model.name}", True, "not tried, the classes of their images are not known"))
         return
-    device = _device(choices)
-    batch_size = 1 if choices.scenario == "single" else choices.batch_size or suite.batch_size
+    has_device, has_images = _succeeds(lambda: place.device), _succeeds(lambda: place.images(probe, probe.tasks[0]))
     numbers = sum(parameter.numel() for parameter in model.network.parameters())
-    is_slow = device is not None and device.type == "cpu" and numbers > MOST_NUMBERS
-    images = None if is_slow else _images(dataset, task)
+    is_slow = has_device and place.device.type == "cpu" and numbers > MOST_NUMBERS
 
-    def attempt(contender: Contender) -> str:
-        method = plan.try_method(contender, model, dataset, batch_size, device, to_look_at=is_slow)
-        told = f"adapts {sum(t.numel() for t in method.adapted_parameters().values()):,} numbers"
+    def attempt(row: Row) -> str:
+        spec = replace(
+            probe,
+            label=row.label,
+            method=row.method,
+            settings=row.settings,
+            scenario=Normal(),
+            limit=BATCH * BATCHES,
+            compile=False,
+        )
+        if not has_device:
+            return "not tried, its device is not there"
+        session = Session(place.setup(spec), shares_weights=is_slow)
+        adapted = f"adapts {sum(t.numel() for t in session.method.adapted_parameters().values()):,} numbers"
         if is_slow:
-            return f"{told}; not tried, {numbers:,} weights are slow on a CPU"
-        if device is None or images is None or (method.needs_source and source is None):
-            return f"{told}; not tried, its images are not there"
-        stream = make_stream("normal", suite.name, suite.seeds[0], [Part(task, images)], BATCH * BATCHES)
-        trial = Trial(stream, source, dataset.num_classes, batch_size, device, choices.amp)
-        return f"{told}; tried on {trial.run(method)} images of {task}"
+            return f"{adapted}; not tried, {numbers:,} weights are slow on a CPU"
+        if not has_images or (session.method.needs_source and not has_source):
+            return f"{adapted}; not tried, its images are not there"
+        return f"{adapted}; tried on {try_out(place.bind(spec), session)} images of {spec.name}"
 
-    for contender in there:
-        found.look(f"{contender.label} on {model.name}", lambda contender=contender: attempt(contender), str)  # type: ignore[misc]
+    for row in rows:
+        found.note(f"{row.label} on {model.name}", lambda row=row: attempt(row), str)  # type: ignore[misc]
 
 
-def _device(choices: Choices) -> torch.device | None:
-    """None where it is not there: that has been found already."""
+def _succeeds(attempt: Callable[[], object]) -> bool:
+    """Whether something works; if not, an earlier finding has said why."""
     try:
-        return environment.pick_device(choices.device)
+        attempt()
     except UserError:
-        return None
-
-
-def _images(dataset: Dataset, task: str) -> ImageSet | None:
-    """None where they cannot be read: that has been found already."""
-    try:
-        return dataset.open(task)
-    except UserError:
-        return None
+        return False
+    return True
 
 
 def _why_without_classes(dataset: Dataset) -> str | None:
@@ -146,5 +142,5 @@ def _why_without_classes(dataset: Dataset) -> str | None:
     return None
 
 
-def _settings_line(contender: Contender) -> str:
-    return ", ".join(f"{key}={value}" for key, value in contender.settings.items()) or "its own defaults"
+def _settings_line(row: Row) -> str:
+    return ", ".join(f"{key}={value}" for key, value in row.settings.items()) or "its own defaults"

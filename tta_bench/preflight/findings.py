@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tta_bench.datasets import open_dataset
+from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.datasets.base import SAMPLE
 from tta_bench.errors import UserError
 from tta_bench.run.choices import Choices
-from tta_bench.streams.scenarios import levels
+from tta_bench.run.site import Site
+from tta_bench.streams.scenarios import Scenario
 from tta_bench.suites.suite import Suite
 
 T = TypeVar("T")
@@ -21,21 +22,21 @@ OnTaskOpened = Callable[[str, int, int], None]  # task, images opened, of how ma
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     what: str
     ok: bool
-    told: str
+    text: str
 
 
 class Findings(list[Finding]):
-    """Goes on after a mistake, so that one look shows all."""
+    """Goes on after a mistake, so that one run shows all."""
 
-    def look(self, what: str, at: Callable[[], T], tell: Callable[[T], str]) -> T | None:
-        """Look at one thing and note what was found; None if that is a mistake."""
+    def note(self, what: str, check: Callable[[], T], describe: Callable[[T], str]) -> T | None:
+        """Check one thing and note the outcome; None if it is a mistake."""
         try:
-            found = at()
-            self.append(Finding(what, True, tell(found)))
+            found = check()
+            self.append(Finding(what, True, describe(found)))
         except UserError as error:
             self.append(Finding(what, False, str(error)))
             return None
@@ -43,21 +44,30 @@ class Findings(list[Finding]):
 
 
 def in_data(
-    suite: Suite, choices: Choices, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
+    suite: Suite, choices: Choices, site: Site, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
 ) -> list[Finding]:
-    """Count classes and images of every task, and open a few; without a sample all, which is told to `on_opened`."""
+    """Count classes and images of every task, and open a few; without a sample all, reporting to `on_opened`."""
     findings = Findings()
-    dataset = findings.look(
+    tasks = choices.tasks or suite.tasks
+    dataset = findings.note(
         "data",
-        lambda: open_dataset(suite.data, suite.tasks, choices.data_root),
+        lambda: open_dataset(suite.data, tasks, site.data_root),
         lambda found: f"expects {found.layout}" if found.layout else "comes with tta-bench",
     )
     if dataset is None:
         return findings
     try:
-        for name, level, task in levels(choices.scenario, suite.tasks, dataset):
-            told = partial(on_opened, name) if on_opened else None
-            findings.look(f"task {name}", partial(level.inspect, task, sample=sample, on_opened=told), str)
+        for name, level, task in _levels(choices.scenario, tasks, dataset):
+            report = partial(on_opened, name) if on_opened else None
+            findings.note(f"task {name}", partial(level.inspect, task, sample=sample, on_opened=report), str)
     except UserError as error:  # the scenario is not for such data
         findings.append(Finding("--scenario", False, str(error)))
     return findings
+
+
+def _levels(scenario: Scenario, tasks: tuple[str, ...], dataset: Dataset) -> Iterator[tuple[str, Dataset, str]]:
+    """All data that a scenario reads: a name for it, the dataset at its severity, and the task."""
+    for severity in sorted(set(scenario.severities), key=str):
+        level = dataset if severity is None else dataset.at_severity(severity)
+        at = "" if severity is None else f" at severity {severity}"
+        yield from ((f"{task}{at}", level, task) for task in tasks)

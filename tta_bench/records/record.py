@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tta_bench.records.cell import Cell
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)

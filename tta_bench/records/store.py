@@ -1,19 +1,28 @@
 """A run folder: one file per finished cell, written whole or not at all. All file names are made here.
 
-<folder>/manifest.json           which suite this folder belongs to, and the commands that filled it
-<folder>/cells/<slug>.json       a record
-<folder>/cells/<slug>.npz        its per-sample predictions
-<folder>/report/…                tables made from the records
+<folder>/manifest.json            the suite that this folder belongs to; written once
+<folder>/cells/<slug>.json        a record
+<folder>/cells/<slug>.npz         its per-sample predictions
+<folder>/commands/<when>.json     a command that filled the folder, and the order of its rows
+<folder>/warnings/<weights>.txt   what a reader of results with these weights must know
+<folder>/claims/<key>.lock        a cell that some process is running
+<folder>/known/<process>.jsonl    keys of cells, so that listing what is left builds nothing; safe to delete
+<folder>/report/…                 tables made from the records
+
+Many processes may work on one folder: every file has one writer, and none is changed after it was written.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,9 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError
-from tta_bench.files import now, write_whole
+from tta_bench.files import create_whole, now, process_name, write_whole
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Predictions, Record
+
+REDO = "delete it and run the same command again to redo this cell"
 
 
 class Store:
@@ -34,24 +45,27 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.cells = folder / "cells"
+        self.commands = folder / "commands"
+        self.known = folder / "known"
         self.report = folder / "report"
         self.manifest = folder / "manifest.json"
 
     @classmethod
     def create(cls, folder: Path, suite: str) -> Store:
-        """Open a folder for a suite's records, making it if needed."""
+        """Open a folder for a suite's records, making it if needed; of several processes, one makes it."""
         refuse_unfit(folder, suite)
         store = cls(folder)
         try:
-            store.cells.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            create_whole(store.manifest, _json({"suite": suite}))
+            store.cells.mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=store.cells):
                 pass
-            if not store.manifest.exists():
-                write_whole(store.manifest, _json({"suite": suite}))
         except OSError as error:
             raise UserError(
                 f"output folder {folder} cannot be written: {error.strerror}: choose another --out"
             ) from error
+        refuse_unfit(folder, suite)  # another process may have made it for another suite meanwhile
         return store
 
     @classmethod
@@ -59,7 +73,7 @@ class Store:
         """Open a folder that a run has filled."""
         store = cls(folder)
         if not store.manifest.is_file():
-            raise UserError(f"{folder} is no run folder: it has no manifest.json (tta-bench run --out makes one)")
+            raise UserError(f"{folder} is not a run folder: it has no manifest.json (tta-bench run --out makes one)")
         store.read_manifest()
         return store
 
@@ -83,28 +97,29 @@ class Store:
         return _read_json(self.manifest, "restore it, or start over with --fresh")
 
     def note_command(self, command: list[str], tasks: Sequence[str], methods: Sequence[str]) -> None:
-        """Remember a command in the manifest, and the order of its tasks and methods for reports."""
-        old = self.read_manifest()
-        new = {
-            **old,
-            "tasks": list(dict.fromkeys([*tasks, *old.get("tasks", [])])),
-            "methods": list(dict.fromkeys([*methods, *old.get("methods", [])])),
-            "commands": [*old.get("commands", []), {"at": now(), "command": command}],
-        }
-        write_whole(self.manifest, _json(new))
+        """Keep a command, and the order of its tasks and methods for reports."""
+        content = {"at": now(), "command": command, "tasks": list(tasks), "methods": list(methods)}
+        stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
+        write_whole(self.commands / f"{stamp}-{process_name()}.json", _json(content))
+
+    def past_commands(self) -> list[dict[str, Any]]:
+        """The commands that filled this folder, oldest first."""
+        files = sorted(self.commands.glob("[!.]*.json"))
+        return [_read_json(file, "delete it: only the order of rows depends on it") for file in files]
 
     def note_warnings(self, found: Mapping[str, str]) -> None:
         """Keep what a reader of results with these weights must know; an empty sentence takes one back."""
-        before = self.warnings()
-        if found:
-            before.pop("", None)  # an earlier version's, of whichever weights: they were looked at anew
-        kept = {weights: told for weights, told in {**before, **found}.items() if told}
-        write_whole(self.manifest, _json({**self.read_manifest(), "warnings": kept}))
+        for weights, warning in found.items():
+            file = self._warning_file(weights)
+            if warning:
+                write_whole(file, f"{warning}\n".encode())
+            else:
+                file.unlink(missing_ok=True)
 
     def warnings(self) -> dict[str, str]:
         """What a reader must know, by the hash of the weights that it is about."""
-        noted = self.read_manifest().get("warnings", {})
-        return {"": " ".join(noted)} if isinstance(noted, list) else dict(noted)  # a list: by earlier versions
+        files = sorted((self.folder / "warnings").glob("[!.]*.txt"))
+        return {file.stem: file.read_text(errors="replace").strip() for file in files}
 
     def save(self, record: Record, predictions: Predictions | None) -> None:
         """Keep a record: predictions first, so that a record on disk always has them beside it."""
@@ -117,18 +132,21 @@ class Store:
     def find(self, cell: Cell) -> Record | None:
         """The record of this very cell, if it is there."""
         path = self._path(cell, ".json")
-        return self._read(path) if path.exists() else None
+        return read_record(path) if path.exists() else None
 
     def has_predictions(self, cell: Cell) -> bool:
-        """Whether a cell's predictions lie there whole, as far as the file's end tells: a cut off one lacks it."""
+        """Whether a cell's predictions are there whole, judged by the end of the file, which a torn one lacks."""
         return is_zipfile(self.prediction_file(cell))
 
     def records(self) -> list[Record]:
         """All records, in the order of tasks and methods in which they were last asked for."""
-        manifest = self.read_manifest()
-        tasks, methods = manifest.get("tasks", []), manifest.get("methods", [])
-        found = [self._read(path) for path in sorted(self.cells.glob("*.json"))]
+        tasks, methods = self._orders()
+        found = [read_record(path) for path in sorted(self.cells.glob("[!.]*.json"))]
         return sorted(found, key=lambda r: (_rank(r.cell.tasks[0], tasks), r.cell.seed, _rank(r.label, methods)))
+
+    def by_key(self) -> dict[str, Record]:
+        """All records by the key of their cell."""
+        return {record.cell.key: record for record in self.records()}
 
     def predictions(self, cell: Cell) -> Predictions:
         """What a cell predicted for each image."""
@@ -136,7 +154,7 @@ class Store:
         return Predictions(**dict(zip(names, self.arrays(cell, *names), strict=True)))
 
     def arrays(self, cell: Cell, *names: str) -> list[NDArray[Any]]:
-        """Some of a cell's per-image arrays: what is not asked for is not unpacked."""
+        """Some of a cell's per-image arrays; the others are not unpacked."""
         path = self.prediction_file(cell)
         try:
             with path.open("rb") as file, np.load(file) as arrays:
@@ -149,15 +167,55 @@ class Store:
     def prediction_file(self, cell: Cell) -> Path:
         return self._path(cell, ".npz")
 
+    @contextmanager
+    def claim(self, cell: Cell) -> Iterator[bool]:
+        """Hold a cell so that no other process runs it; False if another holds it now.
+
+        The system takes a claim back from a process that dies. A file system without locks gets lock files instead.
+        """
+        from filelock import FileLock, Timeout
+
+        path = self.folder / "claims" / f"{cell.key}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            if self._path(cell, ".json").exists():
+                # Whoever locks the removed file finds the record, so nobody runs the cell a second time.
+                path.unlink(missing_ok=True)
+            lock.release()
+
+    def _orders(self) -> tuple[list[str], list[str]]:
+        """Tasks and methods, those of the newest command first."""
+        commands = self.past_commands()[::-1]
+        tasks, methods = ([name for c in commands for name in c.get(what, [])] for what in ("tasks", "methods"))
+        return list(dict.fromkeys(tasks)), list(dict.fromkeys(methods))
+
+    def _warning_file(self, weights: str) -> Path:
+        return self.folder / "warnings" / f"{re.sub(r'[^0-9A-Za-z]', '-', weights)}.txt"
+
     def _path(self, cell: Cell, suffix: str) -> Path:
         return self.cells / f"{cell.slug}{suffix}"
 
-    def _read(self, path: Path) -> Record:
-        advice = "delete it and run the same command again to redo this cell"
-        try:
-            return Record.from_json(_read_json(path, advice))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UserError(f"{path}: damaged record ({error}): {advice}") from error
+
+def read_record(path: Path) -> Record:
+    """A record by its file; one that has not changed since is not read again."""
+    seen = path.stat()
+    return _read_once(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+
+
+@lru_cache(maxsize=50_000)
+def _read_once(path: Path, mtime: int, size: int, inode: int) -> Record:
+    try:
+        return Record.from_json(_read_json(path, REDO))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: damaged record ({error}): {REDO}") from error
 
 
 def refuse_unfit(folder: Path, suite: str) -> None:
@@ -167,10 +225,11 @@ def refuse_unfit(folder: Path, suite: str) -> None:
         owner = store.read_manifest().get("suite") if store.manifest.exists() else None
         if owner not in (None, suite):
             raise UserError(f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out")
-        if owner is None and any(folder.iterdir()):
+        # A process that makes or made the folder may have left a temporary file, which begins with a dot.
+        if owner is None and any(not path.name.startswith(".manifest.json.") for path in folder.iterdir()):
             raise UserError(f"output folder {folder} holds other files and no manifest.json: choose another --out")
         if owner is not None:
-            store.records()  # the closing report reads all: a damaged one is told now, not after the cells have run
+            store.records()  # the closing report reads all: a damaged one is reported now, not after the cells have run
     elif folder.exists():
         raise UserError(f"output {folder} is a file, expected a folder: choose another --out")
     there = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())

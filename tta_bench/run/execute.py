@@ -1,75 +1,131 @@
-"""Carries out a plan: cells not yet in the store run, one after the other; records come out."""
+"""Runs specs: finds each cell in the store, or runs and saves it. Several processes may share one folder."""
 
 from __future__ import annotations
 
+import time
 import traceback
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+from tta_bench import settings
+from tta_bench.data.images import sample_files
 from tta_bench.errors import CellFailed, UserError
 from tta_bench.files import now
 from tta_bench.measure import environment
-from tta_bench.records.record import Record
+from tta_bench.models.precision import refuse_missing_bf16
+from tta_bench.records.record import Predictions, Record
 from tta_bench.records.store import Store
-from tta_bench.run.plan import Plan
-from tta_bench.run.runner import OnBatch, Work, run_cell
+from tta_bench.registry import installed
+from tta_bench.run.bind import Binder, binder
+from tta_bench.run.known import Known
+from tta_bench.run.listing import Watcher, is_finished
+from tta_bench.run.runner import Work, run_cell
+from tta_bench.run.session import Session
+from tta_bench.run.site import Site, refuse_unwritable_cache
+from tta_bench.run.spec import CellSpec
+
+POLL = 0.5  # seconds between looks at cells that other processes run
 
 
-class Watcher:
-    """Is told how a run goes on."""
+@dataclass(frozen=True)
+class Outcome:
+    """A cell's record, and whether this process ran it."""
 
-    def on_start(self, work: Work) -> None:
-        """A cell begins."""
-
-    def on_cache(self, name: str, done: int, total: int) -> None:
-        """So many images of a task have been decoded into the cache, which its first reader fills."""
-
-    def on_batch(self, images: int, accuracy: float) -> None:
-        """The cell has done so many images, with this accuracy so far."""
-
-    def on_damage(self, work: Work) -> None:
-        """A cell was finished, but its predictions are gone: it runs again."""
-
-    def on_record(self, record: Record, is_new: bool) -> None:
-        """A cell has ended, or was found in the store."""
+    record: Record
+    is_new: bool
 
 
-def execute(plan: Plan, store: Store, watcher: Watcher) -> list[Record]:
-    """Run every cell that the store does not have yet, and return the records of all cells of the plan."""
-    records = []
-    plan.on_cache = watcher.on_cache
-    for work in plan.work():
-        record = store.find(work.cell)
-        finished = record is not None and record.status == "done"
-        damaged = finished and not store.has_predictions(work.cell)
-        is_new = damaged or not finished
-        if damaged:
-            watcher.on_damage(work)
-        if is_new:
-            watcher.on_start(work)
-            record = _run_and_save(work, store, watcher.on_batch)
-        assert record is not None
-        record = replace(record, label=work.label)
-        watcher.on_record(record, is_new)
-        records.append(record)
+def run_spec(spec: CellSpec, site: Site, folder: Path, watcher: Watcher | None = None) -> Outcome | None:
+    """Find a cell in a folder, or run it and save it; None while another process runs it."""
+    store = Store.open(folder)
+    return _find_or_run(spec, binder(site), store, Known(store.known, site), watcher or Watcher())
+
+
+def run_left(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> dict[str, Record]:
+    """Run every cell that the store does not have; records by the digest of their spec.
+
+    Cells that another process runs are left to it, and waited for at the end; those of a process that dies are
+    taken over.
+    """
+    known = Known(store.known, place.site)
+    before = store.by_key()
+    records: dict[str, Record] = {}
+    waiting = list(specs)
+    while waiting:
+        elsewhere = []
+        for spec in waiting:
+            outcome = _find_or_run(spec, place, store, known, watcher, before)
+            if outcome is None:
+                elsewhere.append(spec)
+                continue
+            records[spec.digest] = outcome.record
+            watcher.on_record(outcome.record, outcome.is_new)
+        if len(elsewhere) == len(waiting):
+            watcher.on_wait(len(elsewhere))
+            time.sleep(POLL)
+        waiting = elsewhere
     return records
 
 
-def _run_and_save(work: Work, store: Store, on_batch: OnBatch) -> Record:
+def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
+    """Say what is wrong with data, weights or settings before time is spent; images are listed, a few are opened."""
+    if place.site.cache is not None:
+        refuse_unwritable_cache(place.site.cache)
+    if any(spec.amp for spec in specs):
+        refuse_missing_bf16(place.device)
+    streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
+    for spec in streams.values():
+        for task in spec.tasks:
+            for severity in sorted(set(spec.scenario.severities), key=str):
+                dataset = place.dataset(spec)  # before weights are asked for, which may be a download
+                (dataset if severity is None else dataset.at_severity(severity)).inspect(task)
+    rows = {(spec.label, spec.model): spec for spec in specs}
+    for spec in rows.values():
+        settings.check(spec.method, installed().load(spec.method), spec.settings)
+    for spec in rows.values():
+        Session(place.setup(spec), shares_weights=True)
+
+
+def _find_or_run(
+    spec: CellSpec,
+    place: Binder,
+    store: Store,
+    known: Known,
+    watcher: Watcher,
+    before: dict[str, Record] | None = None,
+) -> Outcome | None:
+    work = place.bind(spec)
+    known.add(spec, work.cell.key, work.source_images is not None, sample_files(work.stream.images))
+    with store.claim(work.cell) as is_ours:
+        record = store.find(work.cell)
+        if record is not None and is_finished(record, store):
+            return Outcome(record, is_new=False)
+        if not is_ours:
+            return None
+        if record is not None and record.status == "done":
+            watcher.on_damage(spec)
+        elif record is not None and before is not None and record != before.get(work.cell.key):
+            return Outcome(record, is_new=False)  # it failed in another process meanwhile, as it would here
+        watcher.on_start(spec, len(work.stream.order))
+        record, predictions = _run(work, watcher)
+        store.save(record, predictions)
+    return Outcome(record, is_new=True)
+
+
+def _run(work: Work, watcher: Watcher) -> tuple[Record, Predictions | None]:
     try:
-        record, predictions = run_cell(work, on_batch)
+        return run_cell(work, watcher.on_batch)
     except (Exception, SystemExit) as error:  # a method may raise anything; the other cells go on
-        told = isinstance(error, (CellFailed, UserError))
+        is_expected = isinstance(error, (CellFailed, UserError))
         line = " ".join(str(error).split()) or "no message"
         record = Record(
             cell=work.cell,
             label=work.label,
             status="failed",
-            reason=line if told else f"{type(error).__name__}: {line}",
-            traceback="" if told else traceback.format_exc(),
-            environment=environment.describe(work.device),
+            reason=line if is_expected else f"{type(error).__name__}: {line}",
+            traceback="" if is_expected else traceback.format_exc(),
+            environment=environment.describe(work.setup.device),
             finished_at=now(),
         )
-        store.save(record, None)
-        return record
-    store.save(record, predictions)
-    return record
+        return record, None

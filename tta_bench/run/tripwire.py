@@ -3,69 +3,81 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import torch
 
-from tta_bench.data import loading
-from tta_bench.models.source import SourceModel
 from tta_bench.papers.published import Published, accuracies, paper_task
-from tta_bench.registry import build_method
-from tta_bench.run.plan import Plan
-from tta_bench.streams.scenarios import Part, make_stream
+from tta_bench.records.store import Store
+from tta_bench.run.bind import Binder
+from tta_bench.run.listing import Watcher
+from tta_bench.run.session import Session, read
+from tta_bench.run.spec import CellSpec
+from tta_bench.streams.scenarios import Normal
 
 IMAGES = 1024
 SIGMAS, SLACK = 4.0, 0.01
+BASELINE = "source"
 # Tables of the paper without a row of Source: they are about ImageNet-C at severity 5.
 SOURCE_IN = {"components": "imagenet-c-5", "tokens": "imagenet-c-5", "cost": "imagenet-c-5"}
 
 
-def suspicions(plan: Plan) -> dict[str, str]:
+def warn(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> None:
+    """Note a warning for all weights with which Source is far from its published row, and take back old ones."""
+    warnings = suspicions(specs, place)
+    store.note_warnings(warnings)
+    for warning in filter(None, warnings.values()):
+        watcher.on_warning(warning)
+
+
+def suspicions(specs: Sequence[CellSpec], place: Binder) -> dict[str, str]:
     """By the hash of weights: a sentence if Source is far from its published row, an empty one if all seems well.
 
     Each model is tried on the first images of its first task, drawn as `normal` draws them whatever the scenario:
-    others begin with few classes or a mild severity. What only a part of the images cannot tell is left out.
+    others begin with few classes or a mild severity. A verdict that needs more images than a limit leaves is not given.
     """
     found = {}
-    for task, model in _first_tasks(plan).items():
-        published = published_source(plan.suite.paper, task)
+    for spec in first_of_each_model([spec for spec in specs if spec.paper], place):
+        task = spec.tasks[0]
+        published = published_source(spec.paper, task)
         if published is None:
             continue
-        hits, images = _score_source(plan, task, model)
-        told = judge(task, hits, images, published.accuracy / 100, model.mean)
-        if told or plan.limit is None:
-            found[model.weights_hash] = told or ""
+        hits, images = _score_source(spec, place)
+        model = place.model(spec)
+        warning = judge(task, hits, images, published.accuracy / 100, model.mean)
+        if warning or not place.stream(spec).is_part:
+            found[model.weights_hash] = warning or ""
     return found
 
 
 def published_source(table: str, task: str) -> Published | None:
     """What the paper says of Source on a task."""
-    return accuracies(SOURCE_IN.get(table, table)).get(("source", paper_task(task)))
+    return accuracies(SOURCE_IN.get(table, table)).get((BASELINE, paper_task(task)))
 
 
-def _first_tasks(plan: Plan) -> dict[str, SourceModel]:
-    """The first task of each model."""
-    first: dict[str, str] = {}
-    for task, model in plan.models.items():
-        first.setdefault(model.weights_hash, task)
-    return {task: plan.models[task] for task in first.values()}
+def first_of_each_model(specs: Sequence[CellSpec], place: Binder) -> list[CellSpec]:
+    """The first spec of each model."""
+    first: dict[str, CellSpec] = {}
+    for spec in specs:
+        first.setdefault(place.model(spec).weights_hash, spec)
+    return list(first.values())
 
 
-def _score_source(plan: Plan, task: str, model: SourceModel) -> tuple[int, int]:
+def _score_source(spec: CellSpec, place: Binder) -> tuple[int, int]:
     """How many of the first images Source gets right, and of how many."""
-    dataset, images, size = plan.datasets[task], plan.open(task), plan.suite.batch_size
-    network = model.fresh(plan.device, dataset.class_mask())
-    source = build_method("source", network, num_classes=dataset.num_classes, batch_size=size)
-    few = min(IMAGES, plan.limit or IMAGES)
-    stream = make_stream("normal", plan.suite.name, plan.suite.seeds[0], [Part(task, images)], few)
-    order = list(stream.batches(size))
-    workers = loading.default_workers(images) if plan.workers is None else plan.workers
+    few = min(IMAGES, spec.limit or IMAGES)
+    plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
+    work = place.bind(replace(plain, scenario=Normal(), tasks=spec.tasks[:1], limit=few))
+    session, images = Session(work.setup), work.stream.images
+    order = list(work.stream.batches(spec.batch_size))
     hits = 0
-    with closing(loading.batches(images, order, plan.device, workers=workers)) as batches:
+    with closing(read(images, order, work.setup.device, work.workers)) as batches:
         for indices, batch in zip(order, batches, strict=True):
-            found = source.adapt(batch).argmax(1).cpu()
+            found = session.adapt(batch).argmax(1).cpu()
             hits += int((found == torch.from_numpy(images.labels[indices])).sum())
-    return hits, len(stream.order)
+    return hits, len(work.stream.order)
 
 
 def judge(task: str, hits: int, images: int, expected: float, mean: tuple[float, ...]) -> str | None:

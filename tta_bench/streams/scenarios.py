@@ -1,139 +1,151 @@
-"""Scenarios: how tasks become streams. Each is a pure function of the tasks, the suite's name and the seed.
+"""Scenarios: how tasks become streams. Each is one small object: a name, its settings as data, and an order.
 
-| scenario | a stream is |
-|---|---|
-| normal | one task, shuffled; every task starts from the source weights (the DPAL paper) |
-| single | the same, one image at a time |
-| label-shift | one task, class after class: a step's class is drawn `imbalance` times as often as each other |
-| gradual | one task, its severity rising from 1 to 5 and falling again |
-| continual | all tasks one after the other, never reset |
-| mixed | all tasks shuffled together |
+A new scenario is a class here with an entry in SCENARIOS; the command line, specs and records take it from there.
+Nothing here imports numpy before an order is asked for, so `--help` stays quick.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
+from tta_bench.errors import UserError, did_you_mean
 
-from tta_bench.data.images import ImageSet, Joined
-from tta_bench.data.seeding import permutation, seed_of
-from tta_bench.datasets import Dataset
-from tta_bench.streams.stream import Stream, digest
-from tta_bench.suites.suite import Scenario
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-OpenTask = Callable[[str, int | None], ImageSet]  # a task's images at a severity; None: the suite's own
+    Order = NDArray[np.int64]
 
-OVER_ALL_TASKS = ("continual", "mixed")
-
-SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
-IMBALANCE = 500_000  # the SAR authors' default: all but one class at a time
-DRAWS_PER_CLASS = 100
+RISE_AND_FALL = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
 
 @dataclass(frozen=True)
-class Part:
-    """Images that are scored under one name; in a gradual stream one per severity."""
+class Scenario:
+    """How tasks become streams: a pure function of the tasks, the suite's name and the seed.
 
-    task: str
-    images: ImageSet
-
-
-def groups(scenario: Scenario, tasks: Sequence[str], open_task: OpenTask) -> Iterator[list[Part]]:
-    """The parts of each stream, opened when its turn comes."""
-    if scenario == "gradual":
-        for task in tasks:
-            yield [Part(task, open_task(task, severity)) for severity in SEVERITIES]
-    elif scenario in OVER_ALL_TASKS:
-        yield [Part(task, open_task(task, None)) for task in tasks]
-    else:
-        for task in tasks:
-            yield [Part(task, open_task(task, None))]
-
-
-def levels(scenario: Scenario, tasks: Sequence[str], dataset: Dataset) -> Iterator[tuple[str, Dataset, str]]:
-    """All data that the scenario reads: a name to tell it by, the dataset at its severity, and the task."""
-    if scenario == "gradual":
-        for severity in sorted(set(SEVERITIES)):
-            level = dataset.at_severity(severity)
-            yield from ((f"{task} at severity {severity}", level, task) for task in tasks)
-    else:
-        yield from ((task, dataset, task) for task in tasks)
-
-
-def make_stream(
-    scenario: Scenario,
-    suite: str,
-    seed: int,
-    parts: Sequence[Part],
-    limit: int | None = None,
-    *,
-    imbalance: float = IMBALANCE,
-) -> Stream:
-    """The stream of these parts; `images` are those of all parts, joined. Only label-shift knows an imbalance."""
-    named = scenario if scenario != "label-shift" else spelled(scenario, imbalance)
-    names = ("stream", suite, *dict.fromkeys(part.task for part in parts), named, seed)
-    images = parts[0].images if len(parts) == 1 else Joined([(part.task, part.images) for part in parts])
-    if scenario == "label-shift":
-        order = _class_after_class(images.labels, imbalance, names)
-    elif scenario in ("continual", "gradual"):
-        order = _one_after_the_other([len(part.images.ids) for part in parts], names, scenario == "gradual")
-    else:
-        order = permutation(len(images.ids), *names)
-    tasks = tuple(part.task for part in parts)
-    whole = Stream(tasks, images, order, "")
-    if limit is not None:
-        order = order[_first_of_each(whole, limit, spread=scenario == "gradual")]
-    kept = digest([images.ids[i] for i in order])
-    return Stream(tasks, images, order, kept, is_part=len(order) < len(whole.order))
-
-
-def _first_of_each(stream: Stream, limit: int, *, spread: bool) -> NDArray[np.int64]:
-    """Places in a stream of the first `limit` images of each task, so that a short trial reaches every task.
-
-    With `spread` they are taken from the whole length of the stream: a gradual one would else never get harder.
+    The fields of a subclass are its settings; their metadata hold the words of the command line.
     """
-    task = stream.task_of(stream.order)
-    kept = []
-    for name in dict.fromkeys(stream.tasks):
-        places = np.flatnonzero(task == name)
-        even = np.linspace(0, len(places) - 1, min(limit, len(places))).round().astype(np.int64)
-        kept.append(places[even] if spread else places[:limit])
-    return np.sort(np.concatenate(kept))
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    joins_tasks: ClassVar[bool] = False  # one stream over all tasks instead of one stream per task
+    batch_size: ClassVar[int | None] = None  # where the scenario itself fixes it
+    severities: ClassVar[tuple[int | None, ...]] = (None,)  # the parts of each task, in order; None: the suite's own
+    spreads_limit: ClassVar[bool] = False  # a limited stream takes images from its whole length, not its beginning
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def label(self) -> str:
+        """The scenario in words, with the settings that differ from their defaults."""
+        changed = [f"{f.name} {getattr(self, f.name):g}" for f in fields(self) if getattr(self, f.name) != f.default]
+        return ", ".join([self.name, *changed])
+
+    @property
+    def stream_name(self) -> str:
+        """The name that seeds the order. Changing it changes every order drawn under it."""
+        return self.name
+
+    def groups(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
+        """The tasks of each stream."""
+        return [tuple(tasks)] if self.joins_tasks else [(task,) for task in tasks]
+
+    def order(self, sizes: Sequence[int], labels: NDArray[np.int64], names: tuple[object, ...]) -> Order:
+        """Positions in the joined parts, which have these sizes and labels; `names` seed every draw."""
+        from tta_bench.data.seeding import permutation
+
+        return permutation(sum(sizes), *names)
 
 
-def spelled(scenario: Scenario, imbalance: float = IMBALANCE) -> str:
-    """The scenario as a command line spells it, with an imbalance that is not the usual one.
-
-    It names streams and cells: tables never mix two ratios, and the usual one has the name that it always had.
-    """
-    if imbalance == IMBALANCE:
-        return scenario
-    ratio = int(imbalance) if imbalance == int(imbalance) else imbalance
-    return f"{scenario} --imbalance {ratio}"
+@dataclass(frozen=True)
+class Normal(Scenario):
+    name = "normal"
+    about = "each task shuffled, from the source weights (the usual protocol)"
 
 
-def _one_after_the_other(sizes: Sequence[int], names: tuple[object, ...], share: bool) -> NDArray[np.int64]:
-    """Each part shuffled, one after the other; with `share` each image is seen in one of the parts only."""
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    orders = [permutation(size, *names, i) for i, size in enumerate(sizes)]
-    if share:
-        common = permutation(sizes[0], *names)
-        orders = [common[i :: len(sizes)] for i in range(len(sizes))]
-    return np.concatenate([start + order for start, order in zip(starts, orders, strict=True)]).astype(np.int64)
+@dataclass(frozen=True)
+class Single(Scenario):
+    name = "single"
+    about = "as normal, one image at a time"
+    batch_size = 1
 
 
-def _class_after_class(labels: NDArray[np.int64], imbalance: float, names: tuple[object, ...]) -> NDArray[np.int64]:
-    """Draws with replacement: one step per class, in which that class outweighs each other by the imbalance."""
-    rng = np.random.Generator(np.random.PCG64(seed_of(*names)))
-    classes, counts = np.unique(labels, return_counts=True)
-    members = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
-    order = []
-    for step in permutation(len(classes), *names):
-        weights = np.ones(len(classes))
-        weights[step] = imbalance
-        drawn = rng.choice(len(classes), DRAWS_PER_CLASS, p=weights / weights.sum())
-        order += [members[c][rng.integers(len(members[c]))] for c in drawn]
-    return np.array(order, dtype=np.int64)
+@dataclass(frozen=True)
+class LabelShift(Scenario):
+    name = "label-shift"
+    about = "each task class after class: online imbalanced labels"
+
+    # The SAR authors' default: all but one class at a time.
+    imbalance: float = field(
+        default=500_000.0, metadata={"help": "how many times as often as each other class the current one is drawn"}
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.imbalance < float("inf"):
+            raise UserError(f"imbalance: expected a number above 0, got {self.imbalance!r}")
+        object.__setattr__(self, "imbalance", float(self.imbalance))
+
+    @property
+    def stream_name(self) -> str:
+        if self == LabelShift():
+            return self.name
+        ratio = int(self.imbalance) if self.imbalance.is_integer() else self.imbalance
+        return f"{self.name} --imbalance {ratio}"
+
+    def order(self, sizes: Sequence[int], labels: NDArray[np.int64], names: tuple[object, ...]) -> Order:
+        from tta_bench.streams.orders import class_after_class
+
+        return class_after_class(labels, self.imbalance, names)
+
+
+@dataclass(frozen=True)
+class Gradual(Scenario):
+    name = "gradual"
+    about = "each task with its severity rising from 1 to 5 and falling again"
+    severities = RISE_AND_FALL
+    spreads_limit = True  # its beginning alone would never get harder
+
+    def order(self, sizes: Sequence[int], labels: NDArray[np.int64], names: tuple[object, ...]) -> Order:
+        from tta_bench.streams.orders import one_after_the_other
+
+        return one_after_the_other(sizes, names, share=True)
+
+
+@dataclass(frozen=True)
+class Continual(Scenario):
+    name = "continual"
+    about = "all tasks one after the other, never reset"
+    joins_tasks = True
+
+    def order(self, sizes: Sequence[int], labels: NDArray[np.int64], names: tuple[object, ...]) -> Order:
+        from tta_bench.streams.orders import one_after_the_other
+
+        return one_after_the_other(sizes, names)
+
+
+@dataclass(frozen=True)
+class Mixed(Scenario):
+    name = "mixed"
+    about = "all tasks shuffled together"
+    joins_tasks = True
+
+
+SCENARIOS: dict[str, type[Scenario]] = {
+    scenario.name: scenario for scenario in (Normal, Single, LabelShift, Gradual, Continual, Mixed)
+}
+
+
+def scenario_of(name: str, settings: Mapping[str, Any] | None = None) -> Scenario:
+    """The scenario of a name with its settings; a wrong name or setting is a UserError."""
+    if name not in SCENARIOS:
+        raise UserError(f"unknown scenario '{name}'{did_you_mean(name, SCENARIOS)}")
+    cls = SCENARIOS[name]
+    known = {f.name for f in fields(cls)}
+    for key in settings or {}:
+        if key not in known:
+            raise UserError(f"scenario '{name}' has no setting '{key}' (known: {', '.join(sorted(known)) or 'none'})")
+    return cls(**(settings or {}))

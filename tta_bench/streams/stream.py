@@ -10,6 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.data.images import ImageSet, Joined
+from tta_bench.streams.scenarios import Scenario
+
+
+@dataclass(frozen=True)
+class Part:
+    """Images that are scored under one name; a gradual stream has one part per severity."""
+
+    task: str
+    images: ImageSet
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,33 @@ class Stream:
         """The task that each position belongs to."""
         ends = self.images.ends if isinstance(self.images, Joined) else [len(self.images.ids)]
         return np.asarray(self.tasks)[np.searchsorted(ends, positions, side="right")]
+
+
+def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part], limit: int | None = None) -> Stream:
+    """The stream of these parts. Its order depends on suite, tasks, scenario and seed only."""
+    tasks = tuple(part.task for part in parts)
+    names = ("stream", suite, *dict.fromkeys(tasks), scenario.stream_name, seed)
+    images = parts[0].images if len(parts) == 1 else Joined([(part.task, part.images) for part in parts])
+    order = scenario.order([len(part.images.ids) for part in parts], images.labels, names)
+    whole = Stream(tasks, images, order, "")
+    if limit is not None:
+        order = order[_first_of_each(whole, limit, spread=scenario.spreads_limit)]
+    kept = digest([images.ids[i] for i in order])
+    return Stream(tasks, images, order, kept, is_part=len(order) < len(whole.order))
+
+
+def _first_of_each(stream: Stream, limit: int, *, spread: bool) -> NDArray[np.int64]:
+    """Places in a stream of the first `limit` images of each task, so that a short trial reaches every task.
+
+    With `spread` they are taken evenly from the whole length of the stream.
+    """
+    task = stream.task_of(stream.order)
+    kept = []
+    for name in dict.fromkeys(stream.tasks):
+        places = np.flatnonzero(task == name)
+        even = np.linspace(0, len(places) - 1, min(limit, len(places))).round().astype(np.int64)
+        kept.append(places[even] if spread else places[:limit])
+    return np.sort(np.concatenate(kept))
 
 
 def digest(ids: Sequence[str]) -> str:

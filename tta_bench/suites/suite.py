@@ -8,16 +8,14 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import yaml
 
+from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, did_you_mean
 
 DEFAULT = "digits-c-5"
-
-Scenario = Literal["normal", "single", "label-shift", "gradual", "continual", "mixed"]
-SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
 
 
 @dataclass(frozen=True)
@@ -139,13 +137,6 @@ def _list(value: Any, where: str, item: Callable[[Any, str], Any]) -> tuple[Any,
     return items
 
 
-def _corruptions() -> list[str]:
-    """What `tasks: corruptions` stands for; imported late, because `--help` needs no numpy."""
-    from tta_bench.corruptions import CORRUPTIONS
-
-    return list(CORRUPTIONS)
-
-
 def _mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise UserError(f"{where}: expected keys and values, got {value!r}")
@@ -163,7 +154,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
     "about": _text,
     "data": _mapping,
-    "tasks": lambda value, where: _list(_corruptions() if value == "corruptions" else value, where, _name),
+    "tasks": lambda value, where: _list(list(CORRUPTIONS) if value == "corruptions" else value, where, _name),
     "model": _text,
     "batch_size": lambda value, where: _whole(value, where, least=1),
     "methods": _methods,

@@ -14,8 +14,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from tta_bench.measure.clock import Stopwatch
-from tta_bench.run.runner import read
-from tta_bench.timing.steps import Steps, told
+from tta_bench.run.session import read
+from tta_bench.timing.steps import Steps, naming
 from tta_bench.timing.workload import REFERENCE, Prepared
 
 STEP = "tta-bench: step"
@@ -47,7 +47,7 @@ def take(prepared: Prepared, label: str, trace: Path) -> Profile:
     steps.method.reset()
     with _mute_stderr(), profile(activities=[ProfilerActivity.CPU, *cuda]) as seen:
         for batch in steps.batches:
-            with told(label), record_function(STEP), Stopwatch(device):
+            with naming(label), record_function(STEP), Stopwatch(device):
                 steps.method.adapt(batch)
     seen.export_chrome_trace(str(trace))
     found = Tally(list(seen.events() or []))
@@ -82,9 +82,9 @@ def _mute_stderr() -> Iterator[None]:
 def _loading(prepared: Prepared) -> float:
     """Seconds to read the batches of a pass."""
     first = prepared.first
-    watch = Stopwatch(first.device)
+    watch = Stopwatch(first.setup.device)
     plan = list(first.stream.batches(first.cell.batch_size))
-    with closing(read(first, first.stream.images, plan)) as batches:
+    with closing(read(first.stream.images, plan, first.setup.device, 0)) as batches:
         for _ in plan:
             with watch:
                 next(batches)

@@ -1,7 +1,7 @@
 """Adapt steps on fixed batches: what is timed, here or in a process of another revision.
 
 As a script it serves steps to a parent: one JSON line in, one out (`python steps.py WORKLOAD`). Another revision of the
-harness may be what it imports then, so it keeps to the few names that a plug-in's author may count on as well.
+harness may be what it imports then, so it imports few names.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tta_bench import build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.clock import step_watch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.models.source import load
+from tta_bench.run.session import Session, Setup
 
 COUNTS = ("sample_forwards", "sample_backwards", "optimizer_steps")
 
@@ -52,15 +52,22 @@ class Steps:
         device = torch.device(workload.device)
         if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)  # a method's own `.cuda()` means this one, in a child process as well
-        self.model = load(workload.model).fresh(device, workload.class_mask)
-        self.method = build_method(
-            name, self.model, num_classes=workload.num_classes, batch_size=workload.batch_size, params=settings
+        self._session = Session(
+            Setup(
+                method=name,
+                settings=settings,
+                model=load(workload.model),
+                num_classes=workload.num_classes,
+                class_mask=workload.class_mask,
+                batch_size=workload.batch_size,
+                device=device,
+            )
         )
+        self.method = self._session.method
         self.batches = [batch.to(device) for batch in workload.batches]
         self._watch = step_watch(device)
-        with told(label):
-            if self.method.needs_source:
-                self.method.prepare([batch.to(device) for batch in workload.source])
+        with naming(label):
+            self._session.prepare([batch.to(device) for batch in workload.source])
             self.counts = self._count(workload.num_classes)
             self.method.reset()
             if self._count(workload.num_classes) != self.counts:
@@ -68,9 +75,9 @@ class Steps:
 
     def _count(self, num_classes: int) -> dict[str, int]:
         """One pass that nobody times, and what it computes: exact numbers that no noise touches."""
-        with CostCounter(self.model) as cost:
+        with CostCounter(self._session.model) as cost:
             for batch in self.batches:
-                logits = self.method.adapt(batch)
+                logits = self._session.adapt(batch)
                 if not isinstance(logits, Tensor) or logits.shape != (len(batch), num_classes):
                     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
                     raise ValueError(f"adapt returned {got}, expected logits of shape {(len(batch), num_classes)}")
@@ -80,16 +87,16 @@ class Steps:
 
     def __call__(self, number: int) -> float:
         """Seconds of one step; a pass begins with the source weights, so every pass does the same work."""
-        with told(self.label):
+        with naming(self.label):
             if number == 0:
                 self.method.reset()
             with self._watch:
-                self.method.adapt(self.batches[number])
+                self._session.adapt(self.batches[number])
         return self._watch.laps.pop()
 
 
 @contextmanager
-def told(label: str) -> Iterator[None]:
+def naming(label: str) -> Iterator[None]:
     """Whatever a method raises becomes one line that names it."""
     try:
         yield

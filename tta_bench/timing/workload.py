@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,13 @@ import numpy as np
 
 from tta_bench import settings
 from tta_bench.errors import UserError
-from tta_bench.models import weights
+from tta_bench.models.names import findable
+from tta_bench.run.bind import Binder, model_name
 from tta_bench.run.choices import Choices
-from tta_bench.run.plan import Plan
-from tta_bench.run.runner import Work, read, source_batches
+from tta_bench.run.runner import Work
+from tta_bench.run.session import read, read_in_order
+from tta_bench.run.site import Site
+from tta_bench.run.spec import specs
 from tta_bench.suites import suite
 from tta_bench.timing.steps import Workload
 
@@ -56,25 +58,24 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
         seeds=(0,),
         limit=spec.batches * (spec.batch_size or chosen.batch_size),
         batch_size=spec.batch_size,
-        device=spec.device,
-        data_root=data_root,
-        workers=0,
+        tasks=chosen.tasks[:1],
         overrides=settings.parse(list(spec.set)),
     )
-    plan = Plan(chosen, choices)
-    works = list(islice(plan.work(), len(plan.contenders)))
+    place = Binder(Site(data_root=data_root, workers=0, device=spec.device))
+    requests = specs(chosen, choices)
+    works = [place.bind(request) for request in requests]
     first = works[0]
     batches = list(first.stream.batches(first.cell.batch_size))
     if len(batches) < spec.batches:
         raise UserError(f"suite '{chosen.name}' has only {len(batches)} batches in a stream, --batches {spec.batches}")
-    with closing(read(first, first.stream.images, batches)) as found:
+    with closing(read(first.stream.images, batches, place.device, 0)) as found:
         images = [batch.clone() for batch in found]
     workload = Workload(
-        model=findable(spec.model or plan.dataset.model_for(chosen.tasks[0]) or chosen.model),
-        num_classes=first.num_classes,
-        class_mask=first.class_mask,
+        model=findable(model_name(requests[0], chosen.tasks[0], place.dataset(requests[0]))),
+        num_classes=first.setup.num_classes,
+        class_mask=first.setup.class_mask,
         batch_size=first.cell.batch_size,
-        device=str(plan.device),
+        device=str(place.device),
         threads=spec.threads,
         methods={work.label: (work.cell.method, work.cell.settings) for work in works},
         batches=images,
@@ -84,18 +85,14 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
     return Prepared(workload, identity, {work.label: work.cell.settings for work in works}, first)
 
 
-def findable(model: str) -> str:
-    """A model's name, its file with the whole path: a child that loads it runs in another folder."""
-    tag, equals, file = model.partition("=")
-    if equals:
-        return f"{tag}={Path(file).expanduser().absolute()}"
-    return str(Path(model).expanduser().absolute()) if model.endswith(weights.SUFFIXES) else model
-
-
 def _source(works: list[Work]) -> list[Any]:
     """Source batches for the methods that need some, as `run` would give them."""
     with_source = next((work for work in works if work.cell.source), None)
-    return [] if with_source is None else [batch.clone() for batch in source_batches(with_source)]
+    if with_source is None or with_source.source_images is None:
+        return []
+    setup = with_source.setup
+    batches = read_in_order(with_source.source_images, setup.batch_size, setup.device, 0)
+    return [batch.clone() for batch in batches]
 
 
 def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> dict[str, Any]:
@@ -107,10 +104,10 @@ def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> d
         "batch_size": first.cell.batch_size,
         "batches": spec.batches,
         "threads": spec.threads,
-        "device": str(first.device),
+        "device": str(first.setup.device),
         "methods": list(methods),
         "set": list(spec.set),
-        "weights": first.model.weights_hash,
+        "weights": first.setup.model.weights_hash,
         "stream": first.stream.digest,
         "images": int(np.sum([len(b) for b in first.stream.batches(first.cell.batch_size)])),
     }

@@ -1,0 +1,143 @@
+"""Hashes of code: prose and places keep a result valid, whatever can change a number does not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tta_bench.records import code
+from tta_bench.records.code import HARNESS, SHAPES_NOTHING, class_hash, code_hash, harness_hash, source_file, syntax
+
+SOURCE = '''"""What it does."""
+from __future__ import annotations
+
+from tta_bench.data.seeding import permutation
+from torch.nn.functional import relu as act
+
+RATE = 0.1
+"""How fast."""
+
+
+class Method:
+    """Learns."""
+
+    steps: int = 3
+
+    def adapt(self, batch: object) -> object:
+        """Adapts."""
+        if batch is None:
+            raise ValueError(f"no batch, {RATE}")
+        assert self.steps, "no steps"
+        return act(batch) * RATE  # slowly
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("# slowly", "# at the published rate"),
+        ('"""Adapts."""', '"""Adapts to a batch."""'),
+        ('"""What it does."""', '"""What it does, in other words."""'),
+        ('"""How fast."""', '"""The rate."""'),
+        ("no batch, {RATE}", "got None, expected a batch"),
+        ('"no steps"', '"steps is 0"'),
+        ("batch: object) -> object", "batch) -> float"),
+        ("from tta_bench.data.seeding import permutation", "from tta_bench.other.room import permutation"),
+        ("\n\n\nclass", "\n\nclass"),
+    ],
+)
+def test_prose_and_places_change_nothing(old: str, new: str) -> None:
+    assert old in SOURCE
+    assert syntax(SOURCE.replace(old, new)) == syntax(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("RATE = 0.1", "RATE = 0.2"),
+        ("steps: int = 3", "steps: int = 4"),
+        ("relu as act", "gelu as act"),
+        ("torch.nn.functional import", "other.functional import"),
+        ("import permutation", "import seed_of"),
+        ("* RATE", "+ RATE"),
+        ("if batch is None", "if batch is not None"),
+        ("raise ValueError", "raise TypeError"),
+    ],
+)
+def test_what_can_change_a_number_counts(old: str, new: str) -> None:
+    assert old in SOURCE
+    assert syntax(SOURCE.replace(old, new)) != syntax(SOURCE)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package of a method that borrows from another one."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "code_lender").mkdir()
+    (tmp_path / "code_lender" / "__init__.py").touch()
+    (tmp_path / "code_lender" / "sar.py").write_text("class Sar: pass\n")
+    (tmp_path / "code_borrower.py").write_text("from code_lender.sar import Sar\nclass Mine(Sar): pass\n")
+    code_hash.cache_clear()
+    yield tmp_path
+    code_hash.cache_clear()
+
+
+def test_code_that_a_method_borrows_from_another_package_counts(package: Path) -> None:
+    packages = frozenset({"code_lender", "code_borrower"})
+    alone, both = code_hash("code_borrower"), code_hash("code_borrower", packages)
+    (package / "code_lender" / "sar.py").write_text("class Sar: changed = True\n")
+    code_hash.cache_clear()
+    assert code_hash("code_borrower") == alone
+    assert code_hash("code_borrower", packages) != both
+
+
+def test_a_moved_module_is_the_same_code(package: Path) -> None:
+    packages = frozenset({"code_lender", "code_borrower"})
+    before = code_hash("code_borrower", packages)
+    (package / "code_lender" / "room").mkdir()
+    (package / "code_lender" / "sar.py").rename(package / "code_lender" / "room" / "sar.py")
+    (package / "code_borrower.py").write_text("from code_lender.room.sar import Sar\nclass Mine(Sar): pass\n")
+    code_hash.cache_clear()
+    assert code_hash("code_borrower", packages) == before
+
+
+def test_nothing_is_imported_to_hash_it(package: Path) -> None:
+    (package / "code_lender" / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    assert code_hash("code_lender.sar")
+    assert "code_lender" not in sys.modules
+
+
+def test_published_images_do_not_depend_on_the_code_that_draws_corruptions() -> None:
+    for kind in ("imagenet_c", "cifar_c", "class_folders", "office_home", "file_list"):
+        found = code._closure(f"tta_bench.datasets.{kind}", {"tta_bench"})
+        assert f"tta_bench.datasets.{kind}" in found
+        assert not {name for name in found if name.startswith("tta_bench.corruptions")}
+    assert "tta_bench.corruptions._frost" in code._closure("tta_bench.datasets.digits", {"tta_bench"})
+
+
+def test_the_code_through_which_every_method_runs_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the runner imports is in the list, or plainly shapes no result."""
+    shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.records.code"}
+    shapes_nothing |= {"tta_bench.records.cell", "tta_bench.records.record"}
+    reached = code._closure("tta_bench.run.runner", {"tta_bench"})
+    rooms = {"tta_bench.data", "tta_bench.measure", "tta_bench.models"}  # their `__init__` holds a docstring
+    assert reached - shapes_nothing - {f"tta_bench.{name}" for name in HARNESS} <= rooms
+    assert all(source_file(f"tta_bench.{name}") for name in HARNESS)
+    assert "data.cache" in HARNESS, "it supplies pixels"
+    before = harness_hash()
+    harness_hash.cache_clear()
+    monkeypatch.setattr(code, "HARNESS", HARNESS[1:])
+    assert harness_hash() != before
+    harness_hash.cache_clear()
+
+
+def test_a_class_without_a_file_has_a_hash() -> None:
+    def make(rate: float) -> type:
+        scope: dict[str, type] = {}
+        exec(f"class Mine:\n    def adapt(self, batch):\n        return batch * {rate}\n", scope)
+        return scope["Mine"]
+
+    assert class_hash(make(0.1)) == class_hash(make(0.1)) != class_hash(make(0.2))

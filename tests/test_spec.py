@@ -1,0 +1,88 @@
+"""A request is plain data: it needs no torch, survives JSON, and names what is asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+
+from tests.works import requests
+from tta_bench.errors import UserError
+from tta_bench.run.choices import Choices
+from tta_bench.run.site import Site
+from tta_bench.run.spec import CellSpec, specs
+from tta_bench.streams.scenarios import SCENARIOS, LabelShift, scenario_of
+from tta_bench.suites import suite
+
+
+@pytest.mark.parametrize("name", suite.names())
+def test_every_suite_survives_json(name: str) -> None:
+    for scenario in SCENARIOS:
+        found = specs(suite.load(name), Choices(scenario=scenario_of(scenario), model="digits-vit"))
+        again = [CellSpec.from_json(json.loads(json.dumps(spec.to_json()))) for spec in found]
+        assert again == found
+        assert [spec.digest for spec in again] == [spec.digest for spec in found]
+        assert len({spec.digest for spec in found}) == len(found)
+
+
+def test_a_site_survives_json(tmp_path: Path) -> None:
+    for site in (Site(), Site(tmp_path, tmp_path / "cache", 3, "cuda:1")):
+        assert Site.from_json(json.loads(json.dumps(site.to_json()))) == site
+
+
+def test_it_is_frozen(small_suite: Path) -> None:
+    spec = requests(small_suite)[0]
+    with pytest.raises(FrozenInstanceError):
+        spec.seed = 3  # type: ignore[misc]
+
+
+def test_the_label_is_no_part_of_what_is_asked(small_suite: Path) -> None:
+    spec = requests(small_suite)[0]
+    assert replace(spec, label="other").digest == spec.digest
+    assert replace(spec, seed=9).digest != spec.digest
+    assert replace(spec, scenario=LabelShift(10)).digest != replace(spec, scenario=LabelShift()).digest
+
+
+def test_methods_follow_each_other_on_a_stream(small_suite: Path) -> None:
+    found = requests(small_suite, seeds=(0, 1))
+    assert [(spec.name, spec.seed, spec.label) for spec in found[:4]] == [
+        ("contrast", 0, "source"), ("contrast", 0, "tent"), ("contrast", 1, "source"), ("contrast", 1, "tent"),
+    ]  # fmt: skip
+    assert [spec.tasks for spec in requests(small_suite, scenario=scenario_of("continual"))] == [
+        ("contrast", "brightness")
+    ] * 2
+
+
+def test_a_models_file_has_its_whole_path(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(small_suite.parent)
+    found = requests(small_suite, model="vit_tiny=here/w.npz")
+    assert {spec.model for spec in found} == {f"vit_tiny={small_suite.parent}/here/w.npz"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"methods": ("tnt",)}, "unknown method 'tnt'; did you mean 'tent'"),
+        ({"tasks": ("fgo",)}, "suite 'small' has no task 'fgo'"),
+        ({"overrides": {"sar": {"lr": 1}}}, "method 'sar' is not in this run"),
+    ],
+)
+def test_a_typo_is_one_line(small_suite: Path, choices: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        requests(small_suite, **choices)
+
+
+def test_no_torch_is_imported_to_list_what_is_asked() -> None:
+    code = (
+        "import sys\n"
+        "from tta_bench.run import listing, known, spec\n"
+        "from tta_bench.suites import suite\n"
+        "from tta_bench.run.choices import Choices\n"
+        "print(len(spec.specs(suite.load('digits-c-5'), Choices())), 'torch' in sys.modules, 'sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[1:] == ["False", "False"]

@@ -1,0 +1,24 @@
+"""Binds requests for tests, as a run would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tta_bench.run.bind import Binder
+from tta_bench.run.choices import Choices
+from tta_bench.run.runner import Work
+from tta_bench.run.site import Site
+from tta_bench.run.spec import CellSpec, specs
+from tta_bench.suites import suite
+
+CPU = Site(device="cpu")
+
+
+def requests(suite_file: Path, **choices: Any) -> list[CellSpec]:
+    return specs(suite.load(str(suite_file)), Choices(**choices))
+
+
+def works(suite_file: Path, site: Site = CPU, **choices: Any) -> list[Work]:
+    place = Binder(site)
+    return [place.bind(spec) for spec in requests(suite_file, **choices)]

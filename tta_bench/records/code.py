@@ -1,0 +1,186 @@
+"""Hashes of code: of what can change a number, not of prose.
+
+A module is hashed as its syntax tree without comments, docstrings, annotations and the words of errors, so that
+rewriting a sentence keeps results valid. Neither its folder nor its name counts: moving a file keeps them valid, too.
+Nothing is imported to hash it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+from collections.abc import Collection, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+OWN = "tta_bench"
+
+# The modules through which every cell runs; those of its data and its method have hashes of their own.
+HARNESS = (
+    *("run.runner", "run.session", "run.scores", "method", "registry", "settings"),
+    *("models.source", "models.weights", "models.checkpoint", "models.precision"),
+    *("data.loading", "data.cache", "data.images", "data.seeding"),
+    *("streams.stream", "streams.scenarios", "streams.orders"),
+    *("measure.metrics", "measure.clock", "measure.cost", "measure.memory"),
+)
+# Imported by modules that count, but no number passes through them.
+SHAPES_NOTHING = frozenset({"tta_bench", "tta_bench.errors", "tta_bench.files", "tta_bench.system"})
+
+
+@cache
+def code_hash(module: str, packages: frozenset[str] = frozenset()) -> str:
+    """A hash over a module and all it imports from its own package, or from these others.
+
+    An edited method never reuses results of its old code, and an edit of one method leaves the others' cells valid.
+    Version numbers alone would miss what a developer changes in between.
+    """
+    return _hash_modules(_closure(module, packages | {module.partition(".")[0]}))
+
+
+@cache
+def harness_hash() -> str:
+    """A hash over the code through which every method runs: an edit of it may change any result."""
+    return _hash_modules({f"{OWN}.{name}" for name in HARNESS})
+
+
+def class_hash(cls: type) -> str:
+    """A hash over a class that lives in no file, as one typed into a notebook does."""
+    try:
+        source = inspect.getsource(cls)
+    except (OSError, TypeError):
+        functions = [value.__code__ for value in vars(cls).values() if inspect.isfunction(value)]
+        source = repr([(code.co_code, code.co_consts, code.co_names) for code in functions])
+        return hashlib.sha256(source.encode()).hexdigest()[:16]
+    return hashlib.sha256(syntax(inspect.cleandoc(source)).encode()).hexdigest()[:16]
+
+
+def syntax(source: str, packages: Collection[str] = (OWN,)) -> str:
+    """The syntax tree as text, without what changes no number; the same for every version of Python."""
+    return "".join(_dump(_without_prose(ast.parse(source), packages)))
+
+
+def _closure(module: str, packages: Collection[str]) -> set[str]:
+    waiting, seen = [module], set()
+    while waiting:
+        name = waiting.pop()
+        path = source_file(name)
+        if name in seen or path is None or name in SHAPES_NOTHING:
+            continue
+        seen.add(name)
+        is_package = path.name == "__init__.py"
+        waiting += sorted(_imports(path.read_text(), f"{name}.__init__" if is_package else name, packages))
+    return seen
+
+
+def _hash_modules(modules: Collection[str]) -> str:
+    packages = {name.partition(".")[0] for name in modules}
+    files = [path for path in map(source_file, modules) if path is not None]
+    trees = sorted(syntax(path.read_text(), packages) for path in files)  # sorted: a moved file counts as the same
+    return hashlib.sha256("\0".join(trees).encode()).hexdigest()[:16]
+
+
+def source_file(module: str) -> Path | None:
+    """The file of a module, found without importing its package."""
+    top, *below = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    if not below:
+        return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    for home in spec.submodule_search_locations or ():
+        place = Path(home, *below)
+        for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
+
+
+def _imports(source: str, module: str, packages: Collection[str]) -> set[str]:
+    """Names that may be modules of the packages; those that are not have no file."""
+    found: set[str] = set()
+    for node in _running(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parents = module.split(".")[: -node.level] if node.level else []
+            base = ".".join([*parents, *([node.module] if node.module else [])])
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.partition(".")[0] in packages}
+
+
+def _running(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those that only a type checker reads."""
+    for node in ast.iter_child_nodes(tree):
+        if not _for_type_checkers(node):
+            yield node
+            yield from _running(node)
+
+
+def _for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+class _Prose(ast.NodeTransformer):
+    """Takes out docstrings, annotations of functions, the words of errors, and where own modules live."""
+
+    def __init__(self, packages: Collection[str]) -> None:
+        self.packages = packages
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
+        return ast.Raise(exc=node.exc, cause=None)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        node.msg = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(arg=node.arg)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        if node.level or (node.module or "").partition(".")[0] in self.packages:
+            return ast.ImportFrom(module="", names=node.names, level=0)
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        return None if _for_type_checkers(node) else self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """A statement that is only text: a docstring, of a module, class, function or attribute."""
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            return None
+        return self.generic_visit(node)
+
+
+def _without_prose(tree: ast.Module, packages: Collection[str]) -> ast.AST:
+    stripped: ast.AST = _Prose(packages).visit(tree)
+    return stripped
+
+
+def _dump(node: Any) -> Iterator[str]:
+    """Not `ast.dump`, whose output differs between versions of Python: empty fields and contexts are left out."""
+    if isinstance(node, ast.AST):
+        yield f"{type(node).__name__}("
+        for name, value in ast.iter_fields(node):
+            if name not in ("ctx", "type_comment", "kind") and value is not None and value != []:
+                yield f"{name}="
+                yield from _dump(value)
+        yield ")"
+    elif isinstance(node, list):
+        yield "["
+        for item in node:
+            yield from _dump(item)
+        yield "]"
+    else:
+        yield f"{node!r},"

@@ -1,0 +1,223 @@
+"""Binds a request to a place: real weights, real images, and the cell that they make.
+
+    work = bind(spec, site)
+
+Models, datasets and listings are kept between the cells of one process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from functools import cached_property, lru_cache
+from typing import Any, cast
+
+import torch
+
+import tta_bench
+from tta_bench import registry, settings
+from tta_bench.data.cache import CachedImages, FileImages
+from tta_bench.data.images import ImageSet, fingerprint
+from tta_bench.data.loading import in_memory
+from tta_bench.datasets import Dataset, open_dataset
+from tta_bench.errors import UserError
+from tta_bench.measure import environment
+from tta_bench.models import source as models
+from tta_bench.models.source import SourceModel
+from tta_bench.records.cell import Cell
+from tta_bench.records.code import code_hash, harness_hash
+from tta_bench.run.runner import Work
+from tta_bench.run.session import Setup
+from tta_bench.run.site import Site
+from tta_bench.run.spec import BY_TASK, CellSpec
+from tta_bench.streams.stream import Part, Stream, digest, make_stream
+
+OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
+
+KEPT_MODELS = 4
+KEPT_SETS = 32  # image sets whose listing is kept: all tasks of a suite, or three tasks of a gradual run
+
+
+def bind(spec: CellSpec, site: Site) -> Work:
+    """The work that a spec asks for, on this site; what cannot be had is a UserError."""
+    return binder(site).bind(spec)
+
+
+@lru_cache(maxsize=2)
+def binder(site: Site) -> Binder:
+    """The binder that this process keeps for a site; files must stay as they are while it lives."""
+    return Binder(site)
+
+
+class Binder:
+    """Loads what specs name, each thing once."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.on_cache: OnCache = lambda task, done, total: None
+        self._models: dict[str, SourceModel] = {}
+        self._datasets: dict[str, Dataset] = {}
+        self._images: dict[tuple[object, ...], ImageSet] = {}
+        self._sources: dict[tuple[object, ...], ImageSet] = {}
+        self._fingerprints: dict[int, tuple[ImageSet, str]] = {}
+
+    @cached_property
+    def device(self) -> torch.device:
+        return environment.pick_device(self.site.device)
+
+    def bind(self, spec: CellSpec) -> Work:
+        """The work that a spec asks for; what cannot be had is a UserError."""
+        setup, dataset, model = self.setup(spec), self.sized(spec), self.model(spec)
+        needs_source = registry.installed().load(spec.method).needs_source
+        source = self.source_images(spec) if needs_source else None
+        stream = self.stream(spec)
+        cell = Cell(
+            suite=spec.suite,
+            suite_version=spec.suite_version,
+            tasks=tuple(dict.fromkeys(stream.tasks)),
+            scenario=spec.scenario.name,
+            scenario_settings=spec.scenario.settings,
+            seed=spec.seed,
+            method=spec.method,
+            settings=setup.settings,
+            method_code=registry.installed().code(spec.method),
+            data=_describe(spec, dataset),
+            data_code=code_hash(dataset.code),
+            stream=stream.digest,
+            source="" if source is None else digest([*source.ids, self._fingerprint(source)]),
+            model=model.name,
+            weights=model.weights_hash,
+            mean=model.mean,
+            std=model.std,
+            batch_size=spec.batch_size,
+            limit=spec.limit if stream.is_part else None,
+            device=self.device.type,
+            amp=spec.amp,
+            compile=spec.compile,
+            harness=f"{tta_bench.__version__}+{harness_hash()}",
+            images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
+            seed_is_set="seed" in spec.settings,
+        )
+        return Work(spec.label, cell, setup, stream, source, self.site.workers)
+
+    def setup(self, spec: CellSpec) -> Setup:
+        """What it takes to build a spec's method: everything but images."""
+        cls = registry.installed().load(spec.method)
+        settings.check(spec.method, cls, spec.settings)
+        dataset = self.sized(spec)
+        return Setup(
+            method=spec.method,
+            settings=settings.resolve(cls, spec.settings, spec.seed),
+            model=self.model(spec),
+            num_classes=dataset.num_classes,
+            class_mask=dataset.class_mask(),
+            batch_size=spec.batch_size,
+            device=self.device,
+            amp=spec.amp,
+            compile=spec.compile,
+        )
+
+    def dataset(self, spec: CellSpec) -> Dataset:
+        """The dataset of a spec, in no particular size of images."""
+        name = json.dumps(spec.data, sort_keys=True)
+        if name not in self._datasets:
+            self._datasets[name] = open_dataset(spec.data, spec.tasks, self.site.data_root)
+        return self._datasets[name]
+
+    def sized(self, spec: CellSpec) -> Dataset:
+        """The dataset of a spec, with images in the size that its model takes."""
+        model = self.model(spec)
+        return self.dataset(spec).sized(model.input_size, model.interpolation)
+
+    def model(self, spec: CellSpec) -> SourceModel:
+        """The model that a stream starts from; logits and labels must speak of the same classes."""
+        dataset = self.dataset(spec)
+        names = {model_name(spec, task, dataset) for task in spec.tasks}
+        refuse_many_models(spec, names)
+        (name,) = names
+        if spec.paper:
+            models.refuse_ambiguous(name)
+        model = self._load(name)
+        if model.num_classes != dataset.model_classes:
+            raise UserError(
+                f"model '{model.name}' has {model.num_classes} classes, "
+                f"but suite '{spec.suite}' has {dataset.model_classes}: choose another --model"
+            )
+        return model
+
+    def _load(self, name: str) -> SourceModel:
+        if name not in self._models:
+            while len(self._models) >= KEPT_MODELS:
+                del self._models[next(iter(self._models))]
+            self._models[name] = models.load(name)
+        return self._models[name]
+
+    def stream(self, spec: CellSpec) -> Stream:
+        return make_stream(spec.scenario, spec.suite, spec.seed, self.parts(spec), spec.limit)
+
+    def parts(self, spec: CellSpec) -> list[Part]:
+        """The images of a stream, part by part."""
+        return [Part(task, self.images(spec, task, level)) for task in spec.tasks for level in spec.scenario.severities]
+
+    def images(self, spec: CellSpec, task: str, severity: int | None = None) -> ImageSet:
+        """A task's images in the size of its model, from the cache if there is one; listed once."""
+        name = (*self._sized_name(spec), task, severity)
+        if name not in self._images:
+            while len(self._images) >= KEPT_SETS:
+                del self._images[next(iter(self._images))]
+            dataset = self.sized(spec)
+            level = dataset if severity is None else dataset.at_severity(severity)
+            self._images[name] = self._cached(level.open(task), f"{spec.suite}-{task}", task)
+        return self._images[name]
+
+    def source_images(self, spec: CellSpec) -> ImageSet:
+        """The clean images that a stream's model was trained on, or some like them; listed once."""
+        dataset, task = self.sized(spec), spec.tasks[0]
+        name = (*self._sized_name(spec), task if dataset.source_by_task else None)
+        if name not in self._sources:
+            self._sources[name] = dataset.source_images(task)
+        return self._sources[name]
+
+    def _sized_name(self, spec: CellSpec) -> tuple[object, ...]:
+        model = self.model(spec)
+        return json.dumps(spec.data, sort_keys=True), model.input_size, model.interpolation
+
+    def _cached(self, images: ImageSet, name: str, task: str) -> ImageSet:
+        if self.site.cache is None or in_memory(images):
+            return images
+        return CachedImages(
+            cast(FileImages, images),
+            self.site.cache,
+            name,
+            workers=self.site.workers,
+            on_progress=lambda done, total: self.on_cache(task, done, total),
+        )
+
+    def _fingerprint(self, images: ImageSet) -> str:
+        kept = self._fingerprints.get(id(images))
+        if kept is None or kept[0] is not images:
+            self._fingerprints[id(images)] = kept = (images, fingerprint(images))
+        return kept[1]
+
+
+def model_name(spec: CellSpec, task: str, dataset: Dataset) -> str:
+    """The name of the model that a task starts from."""
+    name = dataset.model_for(task) if spec.model == BY_TASK else spec.model
+    if name is None or name == "none":
+        raise UserError(f"suite '{spec.suite}' has no model of its own: give one with --model")
+    return name
+
+
+def refuse_many_models(spec: CellSpec, names: Collection[str]) -> None:
+    """One stream over all tasks has one model."""
+    if len(names) > 1:
+        raise UserError(f"--scenario {spec.scenario.name} is one stream, but each task has a source model of its own")
+
+
+def _describe(spec: CellSpec, dataset: Dataset) -> dict[str, Any]:
+    """The suite's data block, and what became of the images on the way to the model."""
+    return {
+        **spec.data,
+        **({"transform": dataset.transform.describe()} if dataset.transform else {}),
+        **({"made_by": maker} if (maker := dataset.made_by()) else {}),
+    }

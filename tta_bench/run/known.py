@@ -1,0 +1,147 @@
+"""Keys of cells that were bound before, so that a finished run is recognised without torch and without images.
+
+Each key is kept with stamps: hashes of code, sizes and times of files, versions of packages. A key whose stamps have
+changed is forgotten, and its cell is bound again. The files are notes for this machine, not evidence: deleting them
+costs time only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import tta_bench
+from tta_bench import registry
+from tta_bench.datasets import Dataset, open_dataset
+from tta_bench.errors import UserError
+from tta_bench.files import process_name
+from tta_bench.models import names
+from tta_bench.records.code import code_hash, harness_hash
+from tta_bench.run.site import Site
+from tta_bench.run.spec import BY_TASK, CellSpec
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow")  # their versions shape embedded and decoded images
+
+
+class Known:
+    """The keys that earlier processes noted in a folder, for one site."""
+
+    def __init__(self, folder: Path, site: Site) -> None:
+        self._folder = folder
+        self._site = site
+        self._entries: dict[str, dict[str, Any]] = {}
+        for file in sorted(folder.glob("*.jsonl")):
+            for line in _lines(file):
+                self._entries[f"{line.get('spec')}"] = line
+
+    def key(self, spec: CellSpec) -> str | None:
+        """The key of the cell that this spec makes; None if only binding it can tell."""
+        entry = self._entries.get(spec.digest)
+        if entry is None:
+            return None
+        try:
+            now = stamps(spec, self._site, entry["needs_source"])
+            same = now is not None and now == entry["stamps"] and _file_stamps(entry["files"]) == entry["files"]
+        except (UserError, KeyError, TypeError, AttributeError):  # what is wrong shows when the spec is bound
+            return None
+        return str(entry["key"]) if same else None
+
+    def add(self, spec: CellSpec, key: str, needs_source: bool, files: Iterable[Path]) -> None:
+        """Note a key that binding gave; `files` are a few of the images behind it."""
+        found = stamps(spec, self._site, needs_source)
+        if found is None:
+            return
+        seen = _file_stamps(map(str, files))
+        entry = {"spec": spec.digest, "key": key, "needs_source": needs_source, "stamps": found, "files": seen}
+        if self._entries.get(spec.digest) == entry:
+            return
+        self._entries[spec.digest] = entry
+        self._folder.mkdir(exist_ok=True)
+        with (self._folder / f"{process_name()}.jsonl").open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | None:
+    """A text for each thing that a cell's key depends on; None where one of them cannot be looked at so lightly."""
+    dataset = _dataset(json.dumps(spec.data), spec.tasks, site.data_root)
+    model = dataset.model_for(spec.tasks[0]) if spec.model == BY_TASK else spec.model
+    severities = sorted({severity for severity in spec.scenario.severities if severity is not None})
+    levels = [dataset.at_severity(severity) for severity in severities] or [dataset]
+    found = {
+        "model": names.stamp(model or ""),
+        "images": _places([level.places(task) for level in levels for task in spec.tasks]),
+        "source": _places([dataset.source_places(spec.tasks[0])]) if needs_source else "",
+        "code": f"{tta_bench.__version__} {harness_hash()} {code_hash(dataset.code)}",
+        "method": registry.installed().code(spec.method),
+        "packages": _versions(),
+        "device": site.device_stamp(),
+    }
+    return None if None in found.values() else {key: str(value) for key, value in found.items()}
+
+
+@lru_cache(maxsize=16)
+def _dataset(data: str, tasks: tuple[str, ...], root: Path | None) -> Dataset:
+    return open_dataset(json.loads(data), tasks, root)
+
+
+def _places(found: Sequence[Sequence[Path] | None]) -> str | None:
+    if None in found:
+        return None
+    return "; ".join(_place(os.fspath(path)) for places in found for path in places or ())
+
+
+@lru_cache(maxsize=1024)
+def _place(path: str) -> str:
+    """Size and time of a file; of a folder its own time and those of the folders in it: no image is looked at."""
+    seen = os.stat(path)  # noqa: PTH116
+    newest = count = 0
+    if os.path.isdir(path):  # noqa: PTH112
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    count += 1
+                    newest = max(newest, entry.stat().st_mtime_ns)
+    return f"{path} {seen.st_size} {seen.st_mtime_ns} {count} {newest}"
+
+
+def _file_stamps(files: Iterable[str]) -> dict[str, list[int]]:
+    found = {}
+    for file in files:
+        try:
+            seen = os.stat(file)  # noqa: PTH116
+        except OSError:
+            found[file] = [0, 0]
+            continue
+        found[file] = [seen.st_size, seen.st_mtime_ns]
+    return found
+
+
+@lru_cache(maxsize=1)
+def _versions() -> str:
+    found = []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def _lines(file: Path) -> Iterable[dict[str, Any]]:
+    """The entries of a file; a line that a killed process left in the middle is passed over."""
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry

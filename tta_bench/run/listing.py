@@ -1,0 +1,80 @@
+"""What is done and what is left, found without torch; and the loop that runs the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tta_bench.records.record import Record
+from tta_bench.records.store import Store
+from tta_bench.run.known import Known
+from tta_bench.run.site import Site
+from tta_bench.run.spec import CellSpec
+
+if TYPE_CHECKING:
+    from tta_bench.run.bind import Binder
+
+
+class Watcher:
+    """Progress callbacks of a run."""
+
+    def on_start(self, spec: CellSpec, images: int) -> None:
+        """A cell with so many images begins."""
+
+    def on_cache(self, task: str, done: int, total: int) -> None:
+        """So many images of a task have been decoded into the cache, which its first reader fills."""
+
+    def on_batch(self, images: int, accuracy: float) -> None:
+        """The cell has done so many images, with this accuracy so far."""
+
+    def on_damage(self, spec: CellSpec) -> None:
+        """A cell was finished, but its predictions are gone: it runs again."""
+
+    def on_wait(self, cells: int) -> None:
+        """Only cells are left that other processes run."""
+
+    def on_warning(self, text: str) -> None:
+        """Something that a reader of the results must know."""
+
+    def on_record(self, record: Record, is_new: bool) -> None:
+        """A cell has ended, or was found in the store."""
+
+
+def run_specs(
+    specs: Sequence[CellSpec], site: Site, store: Store, watcher: Watcher, place: Binder | None = None
+) -> list[Record]:
+    """Run every cell that the store does not have yet; the records of all, in the order of the specs.
+
+    `place` is the site's binder, if something was loaded by it before.
+    """
+    found = finished(specs, site, store)
+    for spec in specs:
+        if spec.digest in found:
+            watcher.on_record(replace(found[spec.digest], label=spec.label), is_new=False)
+    left = [spec for spec in specs if spec.digest not in found]
+    if left:
+        from tta_bench.run.bind import Binder
+        from tta_bench.run.execute import run_left
+        from tta_bench.run.tripwire import warn
+
+        place = place or Binder(site)
+        place.on_cache = watcher.on_cache
+        warn(left, place, store, watcher)
+        found |= run_left(left, place, store, watcher)
+    return [replace(found[spec.digest], label=spec.label) for spec in specs]
+
+
+def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, Record]:
+    """The records of cells that are known to be done, by the digest of their spec; opens no image, loads no weights."""
+    if not store.cells.is_dir():
+        return {}
+    known, records = Known(store.known, site), store.by_key()
+    keys = {spec.digest: known.key(spec) for spec in specs}
+    there = {digest: records[key] for digest, key in keys.items() if key in records}
+    return {digest: record for digest, record in there.items() if is_finished(record, store)}
+
+
+def is_finished(record: Record, store: Store) -> bool:
+    """Whether a cell need not run again: it is done, and its predictions are there."""
+    return record.status == "done" and store.has_predictions(record.cell)

@@ -1,0 +1,81 @@
+"""A method at work: built on a fresh model, prepared, then adapting batch by batch. The only place that does so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tta_bench.data import loading
+from tta_bench.data.images import ImageSet
+from tta_bench.models.precision import autocast, compiled
+from tta_bench.models.source import SourceModel
+from tta_bench.registry import build_method
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What it takes to build a method."""
+
+    method: str
+    settings: dict[str, Any]
+    model: SourceModel
+    num_classes: int
+    class_mask: tuple[int, ...] | None
+    batch_size: int
+    device: torch.device
+    amp: str | None = None
+    compile: bool = False
+
+
+class Session:
+    """A fresh model and a fresh method on it."""
+
+    def __init__(self, setup: Setup, *, shares_weights: bool = False) -> None:
+        """With `shares_weights` nothing may be adapted: the model's weights are not copied."""
+        self.setup = setup
+        self.model = setup.model.fresh(setup.device, setup.class_mask, shares_weights=shares_weights)
+        if setup.compile:
+            self.model = compiled(self.model)
+        self.method = build_method(
+            setup.method,
+            self.model,
+            num_classes=setup.num_classes,
+            batch_size=setup.batch_size,
+            params=setup.settings,
+        )
+
+    def prepare(self, source: Iterable[Tensor]) -> None:
+        """Show source batches to a method that needs them; others see none."""
+        if self.method.needs_source:
+            with autocast(self.setup.device, self.setup.amp):
+                self.method.prepare(source)
+
+    def adapt(self, batch: Tensor) -> Tensor:
+        """One step on a batch, in the precision that was asked for."""
+        with autocast(self.setup.device, self.setup.amp):
+            return self.method.adapt(batch)
+
+
+def read(
+    images: ImageSet, order: Iterable[NDArray[np.int64]], device: torch.device, workers: int | None = None
+) -> loading.Batches:
+    """Batches on the device, read ahead by as many processes as help, or by as many as asked for."""
+    count = loading.default_workers(images) if workers is None else workers
+    return loading.batches(images, order, device, workers=count)
+
+
+def read_in_order(
+    images: ImageSet, batch_size: int, device: torch.device, workers: int | None = None
+) -> Iterator[Tensor]:
+    """All images in batches, in their own order."""
+    positions = np.arange(len(images.ids))
+    order = [positions[i : i + batch_size] for i in range(0, len(positions), batch_size)]
+    with closing(read(images, order, device, workers)) as batches:
+        yield from batches

@@ -1,0 +1,45 @@
+"""Where cells run: data, cache, readers, device. Never part of a result's identity, and needs no torch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tta_bench.errors import UserError
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where cells run."""
+
+    data_root: Path | None = None
+    cache: Path | None = None
+    workers: int | None = None  # processes that read images; None: as many as help
+    device: str = "auto"
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Site:
+        paths = {key: Path(content[key]) for key in ("data_root", "cache") if content.get(key)}
+        return cls(**{**content, **paths})
+
+    def device_stamp(self) -> str:
+        """A text that changes when another kind of device would be picked, as far as can be said without torch."""
+        gpus = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
+        return f"{self.device} {sys.platform} {gpus} {os.environ.get('CUDA_VISIBLE_DEVICES')}"
+
+
+def refuse_unwritable_cache(cache: Path) -> None:
+    """A cache is made when its first image is read; say before that if it cannot be."""
+    there = next(folder for folder in (cache.absolute(), *cache.absolute().parents) if os.path.lexists(folder))
+    if not there.is_dir():
+        raise UserError(f"--cache {cache}: {there} is a file, expected a folder")
+    is_filled = there == cache.absolute() and any(cache.glob("*.u8"))  # a full one is only read
+    if not is_filled and not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"--cache {cache}: {there} cannot be written: choose another --cache")

@@ -1,0 +1,120 @@
+"""What is to be done, as plain data: a request for each cell. Needs no torch.
+
+specs(suite, choices)  ->  [CellSpec, …]     what a command asks for
+bind(spec, site)       ->  Work              the same with real weights and images (bind.py)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tta_bench import settings
+from tta_bench.models.names import findable
+from tta_bench.run.choices import Choices, refuse_misnamed, settings_of
+from tta_bench.streams.scenarios import Scenario, scenario_of
+from tta_bench.suites.suite import Suite
+
+BY_TASK = "by-task"  # a suite's model where each task has a source model of its own
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """A request for one method on one stream with one seed. Any process can resolve it."""
+
+    suite: str
+    suite_version: int
+    data: dict[str, Any]  # the suite's data block
+    tasks: tuple[str, ...]  # of this stream: one, or all where the scenario joins them
+    scenario: Scenario
+    seed: int
+    label: str  # of the row in tables
+    method: str
+    settings: dict[str, Any]  # as asked for; the method's defaults fill in the rest
+    model: str
+    batch_size: int
+    limit: int | None = None
+    amp: str | None = None
+    compile: bool = False
+    paper: str = field(default="", compare=False)  # of the suite: its tables need weights that are named exactly
+
+    @property
+    def name(self) -> str:
+        """The stream in a word: its task, or the scenario where it runs over several."""
+        return self.tasks[0] if len(self.tasks) == 1 else self.scenario.name
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for what is asked; the label is only what the row is called."""
+        content = {key: value for key, value in self.to_json().items() if key not in ("label", "paper")}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        scenario = {"name": self.scenario.name, **self.scenario.settings}
+        return {**asdict(self), "tasks": list(self.tasks), "scenario": scenario}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> CellSpec:
+        """The spec that `to_json` gave; a wrong scenario is a UserError, a wrong field a TypeError."""
+        given = dict(content["scenario"])
+        scenario = scenario_of(given.pop("name"), given)
+        return cls(**{**content, "tasks": tuple(content["tasks"]), "scenario": scenario})
+
+
+def specs(suite: Suite, choices: Choices) -> list[CellSpec]:
+    """Every cell that is asked for, stream by stream: its methods follow each other, so its images are read once."""
+    refuse_misnamed(suite, choices)
+    rows = [row_of(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
+    return [
+        spec_of(suite, choices, row, tasks, seed)
+        for tasks in choices.scenario.groups(choices.tasks or suite.tasks)
+        for seed in choices.seeds or suite.seeds
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the tables: a method with its settings, under a label."""
+
+    label: str
+    method: str
+    settings: settings.Settings
+
+
+def row_of(label: str, suite: Suite, choices: Choices) -> Row:
+    """A row of this run: the suite's settings, then those of the command line."""
+    asked, given = choices.overrides.get(label, {}), settings_of(label, suite, choices)
+    method = given.pop("method", label)  # a suite may have several rows of one method, each under its own label
+    # A row that departs from the suite's settings says so wherever it is shown.
+    shown = ", ".join(
+        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+        for key, value in asked.items()
+        if key != "method"
+    )
+    return Row(f"{label} ({shown})" if shown else label, method, settings.plain(given))
+
+
+def spec_of(suite: Suite, choices: Choices, row: Row, tasks: tuple[str, ...], seed: int) -> CellSpec:
+    """The request for one row on one stream."""
+    return CellSpec(
+        suite=suite.name,
+        suite_version=suite.version,
+        data=suite.data,
+        tasks=tasks,
+        scenario=choices.scenario,
+        seed=seed,
+        label=row.label,
+        method=row.method,
+        settings=row.settings,
+        model=findable(choices.model or suite.model),
+        batch_size=choices.scenario.batch_size or choices.batch_size or suite.batch_size,
+        limit=choices.limit,
+        amp=choices.amp,
+        compile=choices.compile,
+        paper=suite.paper,
+    )

@@ -1,0 +1,36 @@
+"""Orders that are more than a shuffle, as positions in the images of all parts joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.data.seeding import permutation, seed_of
+
+DRAWS_PER_CLASS = 100
+
+
+def one_after_the_other(sizes: Sequence[int], names: tuple[object, ...], *, share: bool = False) -> NDArray[np.int64]:
+    """Each part shuffled, one after the other; with `share` each image is seen in one of the parts only."""
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    orders = [permutation(size, *names, i) for i, size in enumerate(sizes)]
+    if share:
+        common = permutation(sizes[0], *names)
+        orders = [common[i :: len(sizes)] for i in range(len(sizes))]
+    return np.concatenate([start + order for start, order in zip(starts, orders, strict=True)]).astype(np.int64)
+
+
+def class_after_class(labels: NDArray[np.int64], imbalance: float, names: tuple[object, ...]) -> NDArray[np.int64]:
+    """Draws with replacement: one step per class, in which that class outweighs each other by the imbalance."""
+    rng = np.random.Generator(np.random.PCG64(seed_of(*names)))
+    classes, counts = np.unique(labels, return_counts=True)
+    members = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
+    order = []
+    for step in permutation(len(classes), *names):
+        weights = np.ones(len(classes))
+        weights[step] = imbalance
+        drawn = rng.choice(len(classes), DRAWS_PER_CLASS, p=weights / weights.sum())
+        order += [members[c][rng.integers(len(members[c]))] for c in drawn]
+    return np.array(order, dtype=np.int64)
