@@ -7,9 +7,10 @@ key is for. A `__post_init__` that raises ValueError has the last word.
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -50,6 +51,40 @@ def read(cls: type[T], content: object, where: str, *, also: tuple[str, ...] = (
         raise UserError(f"{place}: expected {words(hint)}, got {shown(wrong)}") from error
 
 
+def parameters(function: Callable[..., Any], besides: Collection[str]) -> list[Key]:
+    """What a function or a class takes by keyword alone: the settings of a method, the options of a dataset."""
+    hints = _annotations(function)
+    return [
+        Key(
+            p.name,
+            words(hints.get(p.name, Any)),
+            p.default is p.empty,
+            p.default,
+            _noted(hints.get(p.name, Any), "description"),
+        )
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is p.KEYWORD_ONLY and p.name not in besides
+    ]
+
+
+def arguments(
+    function: Callable[..., Any], given: Mapping[str, Any], where: str, noun: str, besides: Collection[str] = ()
+) -> dict[str, Any]:
+    """Keyword arguments as a function's annotations have them; a `noun` that it lacks or needs is a UserError.
+
+    `besides` are parameters that others fill in. An annotation that is not plain data, or that only a type checker can
+    resolve, lets everything through.
+    """
+    known = {key.name: key for key in parameters(function, besides)}
+    for name in given:
+        if name not in known:
+            raise UserError(f"{where} has no {noun} {shown(name)}{did_you_mean(str(name), known)}")
+    if missing := [f"'{key.name}'" for key in known.values() if key.required and key.name not in given]:
+        raise UserError(f"{where} needs the {noun}{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
+    hints = _annotations(function)
+    return {name: _plain(hints.get(name, Any), value, f"{where}: {name}") for name, value in given.items()}
+
+
 def describe(cls: type) -> list[Key]:
     """The keys that `read` takes for a dataclass, in their order."""
     return [
@@ -61,19 +96,20 @@ def describe(cls: type) -> list[Key]:
 
 def words(hint: Any) -> str:
     """What an annotation expects, as a reader of errors would say it."""
-    hint, meta = _bare(hint)
-    if title := _noted(meta, "title"):
+    if title := _noted(hint, "title"):
         return title
+    hint, metas = _bare(hint)
     origin = typing.get_origin(hint)
     if _is_union(hint):
         return " or ".join(words(part) for part in typing.get_args(hint))
     if origin is Literal:
         return " or ".join(repr(choice) for choice in typing.get_args(hint))
-    if _is_schema(hint) or (origin or hint) is dict:
-        return "keys and values"
-    if (origin or hint) in (list, tuple):
-        return "a list" + _length(hint, meta)
-    limits = [f"{word} {getattr(meta, name)}" for name, word in LIMITS if getattr(meta, name, None) is not None]
+    kind = origin or hint
+    if _is_schema(hint) or _is_kind(kind, Mapping):
+        return "keys and values" + _length(hint, metas)
+    if _is_kind(kind, Iterable) and kind is not str:
+        return "a list" + _length(hint, metas)
+    limits = [f"{word} {limit}" for name, word in LIMITS if (limit := _first(metas, name)) is not None]
     return " ".join([PLAIN.get(hint, "any value"), " and ".join(limits)]).strip()
 
 
@@ -132,6 +168,21 @@ def _parts(hint: Any, content: object, where: str) -> Iterator[tuple[Any, object
         yield from ((i, entry, f"{where}: entry {n}") for n, (i, entry) in enumerate(zip(inner, content), 1))  # noqa: B905
 
 
+def _plain(hint: Any, value: Any, where: str) -> Any:
+    try:
+        return read(hint, value, where)
+    except TypeError:  # msgspec does not know this kind of annotation
+        return value
+
+
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    call = getattr(function, "__init__") if isinstance(function, type) else function  # noqa: B009 (mypy)
+    try:
+        return typing.get_type_hints(call, include_extras=True)
+    except Exception:  # a stranger's annotations may name what only a type checker imports
+        return {}
+
+
 @cache
 def _hints(cls: Any) -> dict[str, Any]:
     found = typing.get_type_hints(cls, include_extras=True)
@@ -151,6 +202,10 @@ def _is_schema(hint: Any) -> bool:
     return is_dataclass(_bare(hint)[0])
 
 
+def _is_kind(kind: Any, parent: type) -> bool:
+    return isinstance(kind, type) and issubclass(kind, parent)
+
+
 def _is_union(hint: Any) -> bool:
     return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
@@ -159,21 +214,24 @@ def _is_fixed(hint: Any) -> bool:
     return typing.get_origin(hint) is tuple and typing.get_args(hint)[1:] != (...,)
 
 
-def _bare(hint: Any) -> tuple[Any, msgspec.Meta | None]:
-    """An annotation without `Annotated`, and the first of its limits."""
+def _bare(hint: Any) -> tuple[Any, list[msgspec.Meta]]:
+    """An annotation without `Annotated`, and its limits: a new name for an annotation may have added some."""
     if typing.get_origin(hint) is not typing.Annotated:
-        return hint, None
+        return hint, []
     inner, *more = typing.get_args(hint)
-    return inner, next((meta for meta in more if isinstance(meta, msgspec.Meta)), None)
+    return inner, [meta for meta in more if isinstance(meta, msgspec.Meta)]
+
+
+def _first(metas: list[msgspec.Meta], name: str) -> Any:
+    return next((found for meta in metas if (found := getattr(meta, name)) is not None), None)
 
 
 def _noted(hint: Any, what: Literal["title", "description"]) -> str:
-    meta = hint if isinstance(hint, msgspec.Meta) else _bare(hint)[1]
-    return getattr(meta, what, None) or ""
+    return _first(_bare(hint)[1], what) or ""
 
 
-def _length(hint: Any, meta: msgspec.Meta | None) -> str:
+def _length(hint: Any, metas: list[msgspec.Meta]) -> str:
     if _is_fixed(hint):
         return f" of {len(typing.get_args(hint))} entries"
-    least = getattr(meta, "min_length", None)
+    least = _first(metas, "min_length")
     return "" if not least else " with at least one entry" if least == 1 else f" with at least {least} entries"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,8 @@ from PIL import Image
 
 from tta_bench.errors import UserError
 
-INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
+Interpolation = Literal["bicubic", "bilinear", "lanczos", "nearest"]
+INTERPOLATIONS = get_args(Interpolation)
 
 
 @dataclass(frozen=True)
