@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Cli
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
-from tta_bench.suites import suite
+from tta_bench.suites import schema, suite
 
 GOOD = """
 name: mine
@@ -103,3 +104,30 @@ def test_shipped_suites_open() -> None:
 def test_data_blocks_are_checked(data: dict[str, object], tasks: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         open_dataset(data, tasks, None)
+
+
+@pytest.mark.parametrize("name", suite.names())
+def test_a_copy_reads_back_as_the_same_suite(name: str) -> None:
+    (copied,) = suite.parse(schema.as_yaml(suite.load(name)), "copy.yaml")
+    assert copied == suite.load(name)
+    assert copied.notes == suite.load(name).notes
+
+
+def test_a_copy_runs_from_its_file(cli: Cli, tmp_path: Path) -> None:
+    status, shown, _ = cli("suite", "copy", "digits-c-5")
+    assert status == 0
+    (tmp_path / "mine.yaml").write_text(shown)
+    assert suite.load(str(tmp_path / "mine.yaml")) == suite.load("digits-c-5")
+
+
+def test_the_page_about_suite_files_is_up_to_date(cli: Cli) -> None:
+    _, shown, _ = cli("suite", "schema")
+    page = Path(__file__).parent.parent / "docs" / "suites.md"
+    assert page.read_text() == shown, "run `tta-bench suite schema > docs/suites.md`"
+
+
+@pytest.mark.parametrize("what", [("copy", "digits-c-9"), ("copy",), ()])
+def test_a_wrong_word_is_one_line(cli: Cli, what: tuple[str, ...]) -> None:
+    status, _, said = cli("suite", *what)
+    assert status == 2
+    assert said.count("\n") == 1

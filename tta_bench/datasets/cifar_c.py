@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tta_bench.annotations import Severity
+from tta_bench.annotations import Partial, Severity
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.listing import is_file
@@ -64,7 +64,7 @@ class CifarC(OnDisk):
     interpolation = "bicubic"
 
     def __init__(
-        self, root: Path | None, *, classes: Literal[10, 100], severity: Severity, allow_partial: bool = False
+        self, root: Path | None, *, classes: Literal[10, 100], severity: Severity, allow_partial: Partial = False
     ) -> None:
         super().__init__(root, allow_partial=allow_partial)
         self.num_classes, self.severity = classes, severity

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tta_bench.annotations import Count, Text
+from tta_bench.annotations import Folder, Partial, Published, Resizing
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import ImageNetKind, ranks, refuse_strange
 from tta_bench.datasets.listing import complaint, list_classes, list_folders, list_names
 from tta_bench.datasets.on_disk import in_folders
-from tta_bench.datasets.transform import Interpolation, Transform
+from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 
 
@@ -27,11 +27,11 @@ class ClassFolders(ImageNetKind):
         self,
         root: Path | None,
         *,
-        folder: Text,
-        classes: Count,
-        images: Count,
-        allow_partial: bool = False,
-        interpolation: Interpolation | None = None,
+        folder: Folder,
+        classes: Published,
+        images: Published,
+        allow_partial: Partial = False,
+        interpolation: Resizing = None,
     ) -> None:
         super().__init__(root, allow_partial=allow_partial, interpolation=interpolation)
         self.folder = folder

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
-from tta_bench.annotations import Count, Text
+from tta_bench.annotations import Folder, Partial, Published, Resizing, Text
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind
 from tta_bench.datasets.listing import is_file, not_in
-from tta_bench.datasets.transform import Interpolation, Transform
+from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, some
 
 DIGITS = 9  # a longer label is none, and would not fit into an array
@@ -35,12 +37,12 @@ class FileList(ImageNetKind):
         self,
         root: Path | None,
         *,
-        folder: Text,
-        list: Text,
-        images: Count,
-        only: Text | None = None,
-        allow_partial: bool = False,
-        interpolation: Interpolation | None = None,
+        folder: Folder,
+        list: Annotated[Text, Meta(description="The file with lines 'path label', below the folder.")],
+        images: Published,
+        only: Annotated[Text | None, Meta(description="Only lines whose path has this folder in it.")] = None,
+        allow_partial: Partial = False,
+        interpolation: Resizing = None,
     ) -> None:
         super().__init__(root, allow_partial=allow_partial, interpolation=interpolation)
         self.folder, self.list, self.images, self.only = folder, list, images, only

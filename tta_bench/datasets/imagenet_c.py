@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tta_bench.annotations import Severity
+from tta_bench.annotations import Partial, Severity
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets.files import FolderImages, TarImages
@@ -47,7 +47,7 @@ class ImageNetC(ImageNetKind):
     layout = "ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG (or ImageNet-C/<corruption>.tar)"
     num_classes = CLASSES
 
-    def __init__(self, root: Path | None, *, severity: Severity, allow_partial: bool = False) -> None:
+    def __init__(self, root: Path | None, *, severity: Severity, allow_partial: Partial = False) -> None:
         super().__init__(root, allow_partial=allow_partial)
         self.severity = severity
 

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.annotations import Partial, Resizing
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import Classes, is_folder
 from tta_bench.datasets.opening import OnOpened, refuse_bad
-from tta_bench.datasets.transform import Interpolation, Transform, photograph
+from tta_bench.datasets.transform import Transform, photograph
 from tta_bench.errors import UserError
 
 SOURCE_IMAGES = 2000  # as EATA's authors take for their Fisher information
@@ -31,9 +32,7 @@ class OnDisk(Dataset):
     size = 224
     interpolation = "bilinear"
 
-    def __init__(
-        self, root: Path | None, *, allow_partial: bool = False, interpolation: Interpolation | None = None
-    ) -> None:
+    def __init__(self, root: Path | None, *, allow_partial: Partial = False, interpolation: Resizing = None) -> None:
         self.root = root
         self.wanted = interpolation
         self.allow_partial = allow_partial

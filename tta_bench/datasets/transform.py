@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from tta_bench.annotations import Interpolation
 from tta_bench.errors import UserError
 
-Interpolation = Literal["bicubic", "bilinear", "lanczos", "nearest"]
 INTERPOLATIONS = get_args(Interpolation)
 
 
