@@ -150,6 +150,7 @@ def test_hostile_yaml_is_one_line(text: str, said: str) -> None:
         ("{", "Expecting property name"),
         (b"\xff\xfe\xfd", "'utf-16-le' codec"),
         ("", "Expecting value"),
+        ('{"a": NaN}', "NaN is no JSON number"),
     ],
 )
 def test_hostile_json_is_one_line(text: str | bytes, said: str) -> None:

@@ -31,7 +31,7 @@ def from_yaml(text: str, where: str) -> Any:
 def from_json(text: str | bytes, where: str) -> Any:
     """The content of a JSON text; `where` names it in the one line that says what is wrong."""
     try:
-        content = json.loads(text)
+        content = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         reason = "too many levels" if isinstance(error, RecursionError) else _one_line(error)
         raise UserError(f"{where}: no valid JSON: {reason}") from error
@@ -42,6 +42,10 @@ def from_json(text: str | bytes, where: str) -> Any:
             return content
         level = [child for node in nested for child in (node.values() if isinstance(node, dict) else node)]
     raise UserError(f"{where}: no valid JSON: more than {DEEPEST} levels")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _one_line(error: Exception) -> str:

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.run.plan import Plan
 
     plan = Plan(replace(chosen, tasks=args.tasks or chosen.tasks), choices)
-    found = inspect(plan, images=args.images, manifest={"command": args.command})
+    found = inspect(plan, images=args.images, command=args.command)
     files = found.save(folder)
     console = options.console()
     right = 100 * float((found.prediction == found.label).mean())
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         f"Looked at {len(found.label)} images of {len(found.tasks)} tasks ({shifts}attention), right after adapting to "
         f"each batch: {right:.1f} % of its answers are then right, which is no score"
     )
-    if found.manifest["lacking"]:
-        console.print(f"Attention on clean images is left out: {found.manifest['lacking']}")
+    if found.manifest.lacking:
+        console.print(f"Attention on clean images is left out: {found.manifest.lacking}")
     options.tell_written(files, console)
     return 0

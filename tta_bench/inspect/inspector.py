@@ -19,7 +19,7 @@ from tta_bench.data.images import ImageSet
 from tta_bench.datasets import Dataset
 from tta_bench.errors import UserError
 from tta_bench.inspect import probe
-from tta_bench.inspect.inspection import Inspection
+from tta_bench.inspect.inspection import Inspection, Manifest
 from tta_bench.registry import build_method
 from tta_bench.run.plan import Plan
 from tta_bench.run.runner import Work, read, source_batches
@@ -27,7 +27,7 @@ from tta_bench.run.runner import Work, read, source_batches
 Arrays = dict[str, NDArray[Any]]
 
 
-def inspect(plan: Plan, *, images: int, manifest: dict[str, Any]) -> Inspection:
+def inspect(plan: Plan, *, images: int, command: Sequence[str]) -> Inspection:
     """Adapt to every stream of the plan; keep `images` images of each stream's last batch themselves."""
     probe.visible(plan.model.network)  # a model that shows nothing is refused before time is spent
     originals, lacking = find_originals(plan.dataset, plan.suite.tasks)
@@ -39,18 +39,19 @@ def inspect(plan: Plan, *, images: int, manifest: dict[str, Any]) -> Inspection:
         offset += len(part["label"])
         parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    about = {
-        "inspected_suite": plan.suite.name,
-        "method": work.label,
-        "settings": work.cell.settings,
-        "model": work.cell.model,
-        "weights": work.cell.weights,
-        "batch_size": work.cell.batch_size,
-        "batches": -(-len(work.stream.order) // work.cell.batch_size),
-        "seed": work.cell.seed,
-        "lacking": lacking,
-    }
-    return Inspection(manifest={**about, **manifest}, **arrays)
+    manifest = Manifest(
+        inspected_suite=plan.suite.name,
+        method=work.label,
+        settings=work.cell.settings,
+        model=work.cell.model,
+        weights=work.cell.weights,
+        batch_size=work.cell.batch_size,
+        batches=-(-len(work.stream.order) // work.cell.batch_size),
+        seed=work.cell.seed,
+        lacking=lacking,
+        command=tuple(command),
+    )
+    return Inspection(manifest=manifest, **arrays)
 
 
 def find_originals(dataset: Dataset, tasks: Sequence[str]) -> tuple[dict[str, ImageSet], str]:
