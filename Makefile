@@ -22,10 +22,11 @@ test-all: $(READY)        ## the slow ones too: training, the wheel in a venv of
 	$(PYTEST) -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
-check: $(READY)           ## lint, format, types
+check: $(READY)           ## lint, format, types, who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 timing: $(READY)          ## no method does more work or got slower than benchmarks/timing.json says
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --exact-only

@@ -57,5 +57,5 @@ def test_images_are_resized_as_the_model_says_or_as_the_suite_does(tmp_path: Pat
         for more in ({}, {"interpolation": "bilinear"})
     ]
     assert [view and view.interpolation for view in views] == ["bicubic", "bilinear"]
-    with pytest.raises(UserError, match="data: interpolation: expected bicubic, bilinear, .* got 'cubic'"):
+    with pytest.raises(UserError, match="interpolation: expected 'bicubic' or 'bilinear' or .* got 'cubic'"):
         trees.partial("class-folders", tmp_path, **options, interpolation="cubic")

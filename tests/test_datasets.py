@@ -57,14 +57,14 @@ def test_a_data_root_is_asked_for_in_one_line(config: dict[str, Any], tmp_path: 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"severity": 6}, "data: severity: expected 1 to 5, got 6"),
-        ({"severity": True}, "data: severity: expected 1 to 5, got True"),
-        ({"allow_partial": "yes"}, "data: allow_partial: expected true or false"),
+        ({"severity": 6}, "data: kind .*: severity: expected 1 to 5, got 6"),
+        ({"severity": True}, "data: kind .*: severity: expected 1 to 5, got True"),
+        ({"allow_partial": "yes"}, "data: kind .*: allow_partial: expected true or false"),
         ({"allow_partal": True}, "has no option 'allow_partal'; did you mean 'allow_partial'"),
         ({"kind": "class-folders"}, "kind 'class-folders' has no option 'severity'"),
         ({"kind": ["x"]}, r"data: unknown kind '\['x'\]'"),
-        ({5: 5}, "kind 'imagenet-c' has no option '5'"),
-        ({"kind": "cifar-c", "classes": 20}, "data: classes: expected 10 or 100, got 20"),
+        ({5: 5}, "kind 'imagenet-c' has no option 5"),
+        ({"kind": "cifar-c", "classes": 20}, "data: kind .*: classes: expected 10 or 100, got 20"),
     ],
 )
 def test_wrong_options_are_named(change: dict[Any, Any], said: str) -> None:

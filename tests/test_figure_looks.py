@@ -99,7 +99,7 @@ def test_figure_writes_what_is_asked_for(cli: Cli, run: Path, tmp_path: Path) ->
 BAD = [
     (["run", "tsne"], "is no inspection"),
     (["seen", "curve"], "is an inspection, and this figure needs a run's folder"),
-    (["nowhere", "curve"], "is no run folder"),
+    (["nowhere", "curve"], "is not a run folder"),
     (["nowhere", "tsne"], "is no inspection"),
     (["run", "pie"], "invalid choice"),
     (["run", "curve", "--cost", "time"], "--cost means nothing to 'curve' (which knows --tasks, --methods, --where)"),

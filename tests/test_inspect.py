@@ -215,6 +215,15 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes.txt"]
 
 
+def test_a_manifest_edited_by_hand_is_one_line(cli: Cli, inspected: Path, tmp_path: Path) -> None:
+    manifest = json.loads((inspected / "manifest.json").read_text())
+    (tmp_path / "features.npz").write_bytes((inspected / "features.npz").read_bytes())
+    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "batches": 0}))
+    status, _, err = cli("figure", tmp_path, "attention")
+    said = f"{tmp_path}/manifest.json: batches: expected a whole number of at least 1, got 0"
+    assert (status, said in err, err.count("\n")) == (2, True, 1), err
+
+
 def test_a_damaged_inspection_is_one_line(cli: Cli, inspected: Path, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_bytes((inspected / "manifest.json").read_bytes())
     (tmp_path / "features.npz").write_bytes((inspected / "features.npz").read_bytes()[:500])

@@ -13,7 +13,7 @@ import pytest
 
 from tests import trees
 from tests.works import CPU, requests
-from tta_bench.records import code
+from tta_bench import identity as code
 from tta_bench.records.store import Store
 from tta_bench.run import known as knowing
 from tta_bench.run.bind import Binder

@@ -147,7 +147,7 @@ def test_the_task_of_an_image_among_several_is_not_made_up(tmp_path: Path) -> No
 
 def test_mistakes_say_what_to_do(run: Path, tmp_path: Path) -> None:
     for read in (tta_bench.frame, tta_bench.predictions):
-        with pytest.raises(UserError, match="is no run folder"):
+        with pytest.raises(UserError, match="is not a run folder"):
             read(tmp_path / "nowhere")
         with pytest.raises(UserError, match="empty: no records: run `tta-bench run` first"):
             read(filled(tmp_path / "empty", []))

@@ -96,11 +96,11 @@ def test_unknown_setting_lists_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"lr": "fast"}, "'lr' is 'fast', expected a number or none"),
-        ({"lr": True}, "'lr' is True, expected a number or none"),
-        ({"score": "third"}, "'score' is 'third', expected 'first' or 'second'"),
-        ({"blocks": 9}, "'blocks' is 9, expected a list"),
-        ({"steps": 1.5}, "'steps' is 1.5, expected a whole number"),
+        ({"lr": "fast"}, "lr: expected a number or none, got 'fast'"),
+        ({"lr": True}, "lr: expected a number or none, got True"),
+        ({"score": "third"}, "score: expected 'first' or 'second', got 'third'"),
+        ({"blocks": 9}, "blocks: expected a list, got 9"),
+        ({"steps": 1.5}, "steps: expected a whole number, got 1.5"),
     ],
 )
 def test_wrong_types_are_refused(given: dict[str, object], said: str) -> None:

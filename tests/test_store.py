@@ -97,7 +97,7 @@ def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     Store.create(tmp_path / "run", "s")
     with pytest.raises(UserError, match="belongs to suite 's', not 't'"):
         Store.create(tmp_path / "run", "t")
-    with pytest.raises(UserError, match="is no run folder"):
+    with pytest.raises(UserError, match="is not a run folder"):
         Store.open(tmp_path / "nothing")
 
 

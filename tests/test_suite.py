@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Cli
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
-from tta_bench.suites import suite
+from tta_bench.suites import schema, suite
 
 GOOD = """
 name: mine
@@ -42,6 +43,13 @@ def test_a_suite_reads_back() -> None:
         ("batch_size: 32", "batch_size: 0", "batch_size: expected a whole number of at least 1, got 0"),
         ("batch_size: 32", "batch_size: true", "batch_size: expected a whole number"),
         ("model: digits-vit", "", "mine.yaml: missing key 'model'"),
+        ("model: digits-vit\nbatch_size: 32", "", "mine.yaml: missing keys 'model', 'batch_size'"),
+        ("name: mine", "for_eech: {}\nname: mine", "unknown key 'for_eech'; did you mean 'for_each'?"),
+        ("name: mine", "for_each: {}\nname: mine", "for_each: expected one name with its values, got none"),
+        ("name: mine", "for_each: {s: 3}\nname: mine", "for_each: s: expected a list, got 3"),
+        ("name: mine", "for_each: {s: []}\nname: mine", "for_each: s: expected a list with at least one entry"),
+        ("name: mine", "seeds: [0, -1]\nname: mine", "seeds: entry 2: expected a whole number from 0 to 2\\^63 - 1"),
+        ("{source: {}, tent: {lr: 1e-3}}", "{}", "methods: expected keys and values with at least one entry, got {}"),
         ("about: a suite", "about: [a]", "mine.yaml: about: expected text"),
         ("name: mine", "name: ../mine", "mine.yaml: name: expected a name"),
         ("name: mine", "name: mine\nname: other", "key 'name' appears twice"),
@@ -96,3 +104,30 @@ def test_shipped_suites_open() -> None:
 def test_data_blocks_are_checked(data: dict[str, object], tasks: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         open_dataset(data, tasks, None)
+
+
+@pytest.mark.parametrize("name", suite.names())
+def test_a_copy_reads_back_as_the_same_suite(name: str) -> None:
+    (copied,) = suite.parse(schema.as_yaml(suite.load(name)), "copy.yaml")
+    assert copied == suite.load(name)
+    assert copied.notes == suite.load(name).notes
+
+
+def test_a_copy_runs_from_its_file(cli: Cli, tmp_path: Path) -> None:
+    status, shown, _ = cli("suite", "copy", "digits-c-5")
+    assert status == 0
+    (tmp_path / "mine.yaml").write_text(shown)
+    assert suite.load(str(tmp_path / "mine.yaml")) == suite.load("digits-c-5")
+
+
+def test_the_page_about_suite_files_is_up_to_date(cli: Cli) -> None:
+    _, shown, _ = cli("suite", "schema")
+    page = Path(__file__).parent.parent / "docs" / "suites.md"
+    assert page.read_text() == shown, "run `tta-bench suite schema > docs/suites.md`"
+
+
+@pytest.mark.parametrize("what", [("copy", "digits-c-9"), ("copy",), ()])
+def test_a_wrong_word_is_one_line(cli: Cli, what: tuple[str, ...]) -> None:
+    status, _, said = cli("suite", *what)
+    assert status == 2
+    assert said.count("\n") == 1

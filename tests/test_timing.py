@@ -14,7 +14,7 @@ from tests.conftest import Cli
 from tta_bench.cli.timing import percent, seconds
 from tta_bench.errors import UserError
 from tta_bench.timing import baseline, output
-from tta_bench.timing.baseline import Baseline, Timing
+from tta_bench.timing.baseline import Baseline, Identity, Timing
 from tta_bench.timing.measure import FIRST_LOOK, Budget, Pair, Step, measure, noise
 from tta_bench.timing.ratio import LEVEL, Ratio, estimate
 from tta_bench.timing.session import Result
@@ -158,8 +158,7 @@ def test_new_methods_fail_nothing() -> None:
 
 
 def made_baseline() -> Baseline:
-    workload = {"suite": "s", "task": "t", "batches": 4, "batch_size": 32, "threads": 1, "device": "cpu", "set": []}
-    workload |= {"weights": "w", "stream": "o", "images": 128, "model": None, "methods": ["sar", "<b>"]}
+    workload = Identity("s", "t", 32, 4, 1, "cpu", ("sar", "<b>"), (), "w", "o", 128)
     machine = {"device_name": "A|B", "packages": {"torch": "2"}, "commit": None}
     return Baseline(workload, machine, 0.01, {"sar": timing(), "<b>": timing(ratio=None, seconds=None)})
 
@@ -172,8 +171,9 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [(None, "No such file"), ("{", "no JSON"), ("[]", "format 1"), ('{"format": 2}', "format 1"),
-     ('{"format": 1}', "damaged"), ('{"format": 1, "methods": {"a": {}}}', "damaged")],
+    [(None, "No such file"), ("{", "no valid JSON"), ("[]", "format 1"), ('{"format": 2}', "format 1"),
+     ('{"format": 1}', "missing keys 'workload', 'machine', 'noise_floor', 'methods'"),
+     ("[" * 100_000, "too many levels"), ('{"format": ' + "9" * 5000 + "}", "4300 digits")],
 )  # fmt: skip
 def test_a_bad_baseline_is_one_line(text: str | None, told: str, tmp_path: Path) -> None:
     path = tmp_path / "b.json"
@@ -201,8 +201,9 @@ def test_a_baseline_edited_by_hand_is_one_line(where: str, value: object, tmp_pa
         inner = inner[key]
     inner[last] = value
     path.write_text(json.dumps(data))
-    with pytest.raises(UserError, match="damaged|watches nothing"):
+    with pytest.raises(UserError, match=f": {way[0] if way else last}: |watches nothing") as error:
         baseline.read(path)
+    assert str(error.value).endswith("; make one with `tta-bench timing record --out FILE`")
 
 
 def test_outputs_say_their_sentences_and_escape_names() -> None:

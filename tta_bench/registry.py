@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench import settings
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.records.code import code_hash
+from tta_bench.identity import code_hash
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

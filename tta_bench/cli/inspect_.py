@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.inspect.inspector import inspect
 
     site = Site(data_root=args.data_root, device=args.device)
-    found = inspect(requests, site, images=args.images, manifest={"command": args.command})
+    found = inspect(requests, site, images=args.images, command=args.command)
     files = found.save(folder)
     console = options.console()
     right = 100 * float((found.prediction == found.label).mean())
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         f"Looked at {len(found.label)} images of {len(found.tasks)} tasks ({shifts}attention), right after adapting to "
         f"each batch: {right:.1f} % of its answers are then right, which is no score"
     )
-    if found.manifest["lacking"]:
-        console.print(f"Attention on clean images is left out: {found.manifest['lacking']}")
+    if found.manifest.lacking:
+        console.print(f"Attention on clean images is left out: {found.manifest.lacking}")
     options.tell_written(files, console)
     return 0

@@ -139,11 +139,11 @@ def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
         if getattr(args, key) is not None:
             raise UserError(f"--{key.replace('_', '-')} comes from the baseline: leave it out, or record a new one")
     then = baseline.read(args.baseline)
-    recorded = then.workload["methods"]
+    recorded = then.workload.methods
     for name in args.methods or ():
         if name not in recorded:
             raise UserError(f"--methods {name}: not in the baseline{did_you_mean(name, recorded)}")
-    chosen = suite.load(then.workload["suite"])
+    chosen = suite.load(then.workload.suite)
     for name in args.methods or recorded:
         if name not in chosen.methods and name not in registry.installed().claims:
             raise UserError(f"method '{name}' of the baseline is not installed here: leave it out with --methods")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tta_bench import validate
 from tta_bench.datasets.base import Dataset
 from tta_bench.datasets.cifar_c import CifarC
 from tta_bench.datasets.class_folders import ClassFolders
@@ -34,14 +35,7 @@ def open_dataset(config: Mapping[str, Any], tasks: Sequence[str], root: Path | N
     if not isinstance(kind, str) or kind not in KINDS:
         raise UserError(f"data: unknown kind '{kind}'{did_you_mean(str(kind), KINDS)}")
     cls = KINDS[kind]
-    known_options = (*cls.options, *cls.optional)
-    for key in options:
-        if key not in known_options:
-            raise UserError(f"data: kind '{kind}' has no option '{key}'{did_you_mean(str(key), known_options)}")
-    for key in cls.options:
-        if key not in options:
-            raise UserError(f"data: kind '{kind}' needs the option '{key}'")
-    dataset = cls(root, **options)
+    dataset = cls(root, **validate.arguments(cls, options, f"data: kind '{kind}'", "option"))
     known = dataset.tasks()
     for task in tasks:
         if task not in known:

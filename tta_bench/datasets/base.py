@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets.opening import OnOpened
@@ -18,16 +18,20 @@ SAMPLE = 3  # images of a task that `inspect` decodes
 class Dataset(ABC):
     """Opens the tasks of one kind of data, and the clean source images that some methods need."""
 
-    options: ClassVar[tuple[str, ...]] = ()  # keys that a suite's `data` block must have
-    optional: ClassVar[tuple[str, ...]] = ()  # and those it may have
     layout: str = ""  # what must lie below --data-root; empty if nothing must
     source_by_task: ClassVar[bool] = False  # whether tasks differ in their source images
-    code: ClassVar[str]  # the module whose source decides what the images look like
+    code: ClassVar[str]  # the module whose source decides what the images look like; its own if it names no other
 
-    def __init__(self, root: Path | None, **options: Any) -> None:
-        """Take the options of a suite's `data` block, checked by name; wrong values are a UserError.
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "code" not in vars(cls):
+            cls.code = cls.__module__
 
-        No file is looked at yet, so a suite can be described on a machine that lacks its data.
+    def __init__(self, root: Path | None) -> None:
+        """Take the data root. Keyword arguments, which a subclass adds, are the options of a suite's `data` block.
+
+        `open_dataset` checks them by their annotations. No file is looked at yet, so a suite can be described on a
+        machine that lacks its data.
         """
 
     @property

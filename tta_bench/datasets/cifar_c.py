@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from tta_bench.annotations import Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.listing import is_file
-from tta_bench.datasets.on_disk import SOURCE_IMAGES, OnDisk, severity_of
+from tta_bench.datasets.on_disk import SOURCE_IMAGES, OnDisk
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 
@@ -57,18 +58,16 @@ class ArrayFile:
 class CifarC(OnDisk):
     """`<corruption>.npy` and `labels.npy` in DATA_ROOT/CIFAR-10-C (or -100-C), or in DATA_ROOT itself."""
 
-    options = ("classes", "severity")
     layout = "CIFAR-<10|100>-C/<corruption>.npy and labels.npy"
-    code = "tta_bench.datasets.cifar_c"
-    num_classes = 10
+    num_classes: int = 10
     size = PIXELS
     interpolation = "bicubic"
 
-    def __init__(self, root: Path | None, *, classes: Any, severity: Any, allow_partial: Any = False) -> None:
+    def __init__(
+        self, root: Path | None, *, classes: Literal[10, 100], severity: Severity, allow_partial: Partial = False
+    ) -> None:
         super().__init__(root, allow_partial=allow_partial)
-        if classes not in (10, 100):
-            raise UserError(f"data: classes: expected 10 or 100, got {classes!r}")
-        self.num_classes, self.severity = int(classes), severity_of(severity)
+        self.num_classes, self.severity = classes, severity
         self.layout = f"CIFAR-{classes}-C/<corruption>.npy and labels.npy"
 
     @property
@@ -79,7 +78,7 @@ class CifarC(OnDisk):
         return Transform(self.size, self.size, interpolation=self.interpolation)
 
     def at_severity(self, severity: int) -> CifarC:
-        return self._with(severity=severity_of(severity))
+        return self._with(severity=severity)
 
     def tasks(self) -> Sequence[str]:
         return (*CORRUPTIONS, *HELD_OUT)

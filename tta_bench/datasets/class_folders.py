@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from tta_bench.annotations import Folder, Partial, Published, Resizing
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import ImageNetKind, ranks, refuse_strange
 from tta_bench.datasets.listing import complaint, list_folders, list_names
-from tta_bench.datasets.on_disk import in_folders, whole_number, words
+from tta_bench.datasets.on_disk import in_folders
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 
@@ -21,15 +21,21 @@ class ClassFolders(ImageNetKind):
     order, so an image's label is the rank of its folder.
     """
 
-    options = ("folder", "classes", "images")
-    optional = ("allow_partial", "interpolation")
     layout = "<folder>/<wnid>/*.jpg"
-    code = "tta_bench.datasets.class_folders"
 
-    def __init__(self, root: Path | None, *, folder: Any, classes: Any, images: Any, **optional: Any) -> None:
-        super().__init__(root, **optional)
-        self.folder = words("folder", folder)
-        self._published = whole_number("classes", classes), whole_number("images", images)
+    def __init__(
+        self,
+        root: Path | None,
+        *,
+        folder: Folder,
+        classes: Published,
+        images: Published,
+        allow_partial: Partial = False,
+        interpolation: Resizing = None,
+    ) -> None:
+        super().__init__(root, allow_partial=allow_partial, interpolation=interpolation)
+        self.folder = folder
+        self._published = classes, images
         self.layout = f"{self.folder}/<wnid>/*.jpg"
 
     @property

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from tta_bench.annotations import Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets import digits
 from tta_bench.datasets.base import SAMPLE, Dataset
-from tta_bench.datasets.on_disk import severity_of
 from tta_bench.datasets.opening import OnOpened
 
 
 class DigitsC(Dataset):
     """The embedded digits under one corruption a task."""
 
-    options = ("severity",)
     code = "tta_bench.datasets.digits"
     num_classes = 10
 
-    def __init__(self, root: Path | None, *, severity: Any) -> None:
-        self.severity = severity_of(severity)
+    def __init__(self, root: Path | None, *, severity: Severity) -> None:
+        self.severity = severity
 
     def at_severity(self, severity: int) -> DigitsC:
         return DigitsC(None, severity=severity)

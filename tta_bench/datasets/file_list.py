@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
+from tta_bench.annotations import Folder, Partial, Published, Resizing, Text
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind
 from tta_bench.datasets.listing import is_file, not_in
-from tta_bench.datasets.on_disk import whole_number, words
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, some
 
@@ -29,19 +30,22 @@ class FileList(ImageNetKind):
     count as wrong.
     """
 
-    options = ("folder", "list", "images")
-    optional = ("only", "allow_partial", "interpolation")
     layout = "<folder>/<list>, with lines 'path label'"
-    code = "tta_bench.datasets.file_list"
     num_classes = CLASSES
 
     def __init__(
-        self, root: Path | None, *, folder: Any, list: Any, images: Any, only: Any = None, **optional: Any
+        self,
+        root: Path | None,
+        *,
+        folder: Folder,
+        list: Annotated[Text, Meta(description="The file with lines 'path label', below the folder.")],
+        images: Published,
+        only: Annotated[Text | None, Meta(description="Only lines whose path has this folder in it.")] = None,
+        allow_partial: Partial = False,
+        interpolation: Resizing = None,
     ) -> None:
-        super().__init__(root, **optional)
-        self.folder, self.list = words("folder", folder), words("list", list)
-        self.images = whole_number("images", images)
-        self.only = None if only is None else words("only", only)
+        super().__init__(root, allow_partial=allow_partial, interpolation=interpolation)
+        self.folder, self.list, self.images, self.only = folder, list, images, only
         self.layout = f"{self.folder}/{self.list}, with lines 'path label'"
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from tta_bench.annotations import Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets.files import FolderImages, TarImages
@@ -20,7 +20,7 @@ from tta_bench.datasets.listing import (
     is_there,
     list_folders,
 )
-from tta_bench.datasets.on_disk import in_folders, labels_of, severity_of
+from tta_bench.datasets.on_disk import in_folders, labels_of
 from tta_bench.datasets.tar import index
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, some
@@ -43,14 +43,12 @@ class ImageNetC(ImageNetKind):
     and so on, without unpacking; its headers are scanned once a process, which takes seconds a tar.
     """
 
-    options = ("severity",)
     layout = "ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG (or ImageNet-C/<corruption>.tar)"
-    code = "tta_bench.datasets.imagenet_c"
     num_classes = CLASSES
 
-    def __init__(self, root: Path | None, *, severity: Any, allow_partial: Any = False) -> None:
+    def __init__(self, root: Path | None, *, severity: Severity, allow_partial: Partial = False) -> None:
         super().__init__(root, allow_partial=allow_partial)
-        self.severity = severity_of(severity)
+        self.severity = severity
 
     @property
     def transform(self) -> Transform:
@@ -58,7 +56,7 @@ class ImageNetC(ImageNetKind):
         return Transform(self.size, self.size, interpolation=self.interpolation)
 
     def at_severity(self, severity: int) -> ImageNetC:
-        return self._with(severity=severity_of(severity))
+        return self._with(severity=severity)
 
     def tasks(self) -> Sequence[str]:
         return ALL

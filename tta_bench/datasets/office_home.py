@@ -26,7 +26,6 @@ class OfficeHome(OnDisk):
     """
 
     layout = "OfficeHome/<Art|Clipart|Product|Real World>/<class>/*.jpg"
-    code = "tta_bench.datasets.office_home"
     source_by_task = True
 
     @property

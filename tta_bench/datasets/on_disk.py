@@ -7,17 +7,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.annotations import Partial, Resizing
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import Classes, is_folder, list_classes
 from tta_bench.datasets.opening import OnOpened, refuse_bad
-from tta_bench.datasets.transform import INTERPOLATIONS, Transform, photograph
+from tta_bench.datasets.transform import Transform, photograph
 from tta_bench.errors import UserError
 
 SOURCE_IMAGES = 2000  # as EATA's authors take for their Fisher information
@@ -28,15 +29,10 @@ D = TypeVar("D", bound="OnDisk")
 class OnDisk(Dataset):
     """Data below --data-root. A task that is not as published is refused, unless `allow_partial: true` is set."""
 
-    optional: ClassVar[tuple[str, ...]] = ("allow_partial",)
     size = 224
     interpolation = "bilinear"
 
-    def __init__(self, root: Path | None, *, allow_partial: Any = False, interpolation: Any = None) -> None:
-        if not isinstance(allow_partial, bool):
-            raise UserError(f"data: allow_partial: expected true or false, got {allow_partial!r}")
-        if interpolation is not None and interpolation not in INTERPOLATIONS:
-            raise UserError(f"data: interpolation: expected {', '.join(INTERPOLATIONS)}, got {interpolation!r}")
+    def __init__(self, root: Path | None, *, allow_partial: Partial = False, interpolation: Resizing = None) -> None:
         self.root = root
         self.wanted = interpolation
         self.allow_partial = allow_partial
@@ -97,24 +93,6 @@ class OnDisk(Dataset):
 
     def clean_view(self) -> Transform:
         return photograph(self.size, self.interpolation)
-
-
-def severity_of(value: Any) -> int:
-    if value not in (1, 2, 3, 4, 5) or isinstance(value, bool):
-        raise UserError(f"data: severity: expected 1 to 5, got {value!r}")
-    return int(value)
-
-
-def whole_number(key: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"data: {key}: expected a whole number of at least 1, got {value!r}")
-    return value
-
-
-def words(key: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise UserError(f"data: {key}: expected text, got {value!r}")
-    return value
 
 
 def in_folders(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from tta_bench.annotations import Interpolation
 from tta_bench.errors import UserError
 
-INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
+INTERPOLATIONS = get_args(Interpolation)
 
 
 @dataclass(frozen=True)

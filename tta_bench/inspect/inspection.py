@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,31 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench import validate
+from tta_bench.annotations import Count, Whole
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
+from tta_bench.parse import from_json
 from tta_bench.records.store import refuse_unfit
 
 Floats = NDArray[np.float32]
 KIND = "inspection"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """How an inspection was made."""
+
+    inspected_suite: str
+    method: str
+    settings: dict[str, Any]
+    model: str
+    weights: str
+    batch_size: Count
+    batches: Count
+    seed: Whole
+    lacking: str  # why there is no attention on clean images; empty if there is
+    command: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -31,7 +50,7 @@ class Inspection:
     What cannot be had is empty: shifts of a method that predicts none, originals that are not at hand.
     """
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     task: NDArray[np.str_]  # [N]
     label: NDArray[np.int64]
     prediction: NDArray[np.int64]  # of the adapted model
@@ -48,7 +67,7 @@ class Inspection:
 
     @property
     def method(self) -> str:
-        return str(self.manifest["method"])
+        return self.manifest.method
 
     @property
     def tasks(self) -> list[str]:
@@ -59,7 +78,7 @@ class Inspection:
         refuse_other(folder)
         buffer = BytesIO()
         np.savez_compressed(buffer, **{name: getattr(self, name) for name in ARRAYS})
-        text = json.dumps({"kind": KIND, **self.manifest}, indent=1) + "\n"
+        text = json.dumps({"kind": KIND, **asdict(self.manifest)}, indent=1) + "\n"
         write_whole(_arrays(folder), buffer.getvalue())
         write_whole(_manifest(folder), text.encode())
         return [_arrays(folder), _manifest(folder)]
@@ -69,9 +88,11 @@ class Inspection:
         """Read what `save` has written; anything else is a UserError."""
         if not is_inspection(folder):
             raise UserError(f"{folder} is no inspection: this figure needs what tta-bench inspect has written")
+        content = {key: value for key, value in _read_manifest(folder).items() if key != "kind"}
+        manifest = validate.read(Manifest, content, str(_manifest(folder)))
         try:
             with np.load(BytesIO(_arrays(folder).read_bytes()), allow_pickle=False) as arrays:
-                return cls(_read_manifest(folder), **{name: arrays[name] for name in ARRAYS})
+                return cls(manifest, **{name: arrays[name] for name in ARRAYS})
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise UserError(f"{_arrays(folder)} cannot be read ({error}): run tta-bench inspect again") from error
 
@@ -104,7 +125,7 @@ def _arrays(folder: Path) -> Path:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """What the manifest says; nothing where it is missing or damaged."""
     try:
-        content = json.loads(_manifest(folder).read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        content = from_json(_manifest(folder).read_bytes(), str(_manifest(folder)))
+    except (OSError, UserError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -19,7 +19,7 @@ from tta_bench.data.images import ImageSet
 from tta_bench.datasets import Dataset
 from tta_bench.errors import UserError
 from tta_bench.inspect import probe
-from tta_bench.inspect.inspection import Inspection
+from tta_bench.inspect.inspection import Inspection, Manifest
 from tta_bench.run.bind import Binder
 from tta_bench.run.runner import Work
 from tta_bench.run.session import Session, read, read_in_order
@@ -29,7 +29,7 @@ from tta_bench.run.spec import CellSpec
 Arrays = dict[str, NDArray[Any]]
 
 
-def inspect(specs: Sequence[CellSpec], site: Site, *, images: int, manifest: dict[str, Any]) -> Inspection:
+def inspect(specs: Sequence[CellSpec], site: Site, *, images: int, command: Sequence[str]) -> Inspection:
     """Adapt to every stream; keep `images` images of each stream's last batch themselves."""
     place = Binder(site)
     probe.visible(place.model(specs[0]).network)  # a model that shows nothing is refused before time is spent
@@ -42,18 +42,19 @@ def inspect(specs: Sequence[CellSpec], site: Site, *, images: int, manifest: dic
         offset += len(part["label"])
         parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    about = {
-        "inspected_suite": work.cell.suite,
-        "method": work.label,
-        "settings": work.cell.settings,
-        "model": work.cell.model,
-        "weights": work.cell.weights,
-        "batch_size": work.cell.batch_size,
-        "batches": -(-len(work.stream.order) // work.cell.batch_size),
-        "seed": work.cell.seed,
-        "lacking": lacking,
-    }
-    return Inspection(manifest={**about, **manifest}, **arrays)
+    manifest = Manifest(
+        inspected_suite=work.cell.suite,
+        method=work.label,
+        settings=work.cell.settings,
+        model=work.cell.model,
+        weights=work.cell.weights,
+        batch_size=work.cell.batch_size,
+        batches=-(-len(work.stream.order) // work.cell.batch_size),
+        seed=work.cell.seed,
+        lacking=lacking,
+        command=tuple(command),
+    )
+    return Inspection(manifest=manifest, **arrays)
 
 
 def find_originals(dataset: Dataset, tasks: Sequence[str]) -> tuple[dict[str, ImageSet], str]:

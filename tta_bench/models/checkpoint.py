@@ -5,11 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Meta
+
+from tta_bench import validate
+from tta_bench.annotations import Positive
 from tta_bench.errors import UserError, some
+from tta_bench.parse import from_json
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -22,8 +27,8 @@ class Note:
     """What a checkpoint needs to be built again, and how it came to be."""
 
     architecture: dict[str, Any]  # keyword arguments of timm's VisionTransformer, or {"timm": name, ...}
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: Annotated[tuple[float, ...], Meta(min_length=3, max_length=3, title="3 numbers")]
+    std: Annotated[tuple[Positive, ...], Meta(min_length=3, max_length=3, title="3 numbers above 0")]
     made_by: dict[str, Any] = field(default_factory=dict)  # command, seed, accuracy
 
 
@@ -51,21 +56,8 @@ def load(path: Path) -> tuple[dict[str, Tensor], Note]:
         raise UserError(f"{path}: no readable safetensors file ({error})") from error
     if header is None:
         raise UserError(f"{path}: has no '{HEADER}' note in its header, so its architecture is unknown")
-    return weights, _read_note(path, header)
-
-
-def _read_note(path: Path, header: str) -> Note:
-    """A header is text that anyone may have written: what it lacks shows here, not somewhere in timm."""
-    try:
-        note = Note(**json.loads(header))
-        mean, std = (tuple(float(value) for value in values) for values in (note.mean, note.std))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path}: the '{HEADER}' note in its header cannot be read ({error})") from error
-    if not isinstance(note.architecture, dict) or not isinstance(note.made_by, dict):
-        raise UserError(f"{path}: the '{HEADER}' note in its header: expected architecture and made_by as objects")
-    if not len(mean) == len(std) == 3 or min(std) <= 0:
-        raise UserError(f"{path}: the '{HEADER}' note in its header: expected 3 numbers as mean, 3 above 0 as std")
-    return replace(note, mean=mean, std=std)
+    where = f"{path}: the '{HEADER}' note in its header"
+    return weights, validate.read(Note, from_json(header, where), where)
 
 
 def describe(path: Path) -> str:

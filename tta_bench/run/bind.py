@@ -21,11 +21,11 @@ from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError
+from tta_bench.identity import code_hash, harness_hash
 from tta_bench.measure import environment
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
 from tta_bench.records.cell import Cell
-from tta_bench.records.code import code_hash, harness_hash
 from tta_bench.run.runner import Work
 from tta_bench.run.session import Setup
 from tta_bench.run.site import Site

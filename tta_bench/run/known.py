@@ -20,8 +20,8 @@ from tta_bench import registry
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.files import process_name
+from tta_bench.identity import code_hash, harness_hash
 from tta_bench.models import names
-from tta_bench.records.code import code_hash, harness_hash
 from tta_bench.run.site import Site
 from tta_bench.run.spec import BY_TASK, CellSpec
 

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import yaml
+from msgspec import Meta
 
+from tta_bench import parse as parsing
+from tta_bench import validate
+from tta_bench.annotations import Count, Name, Seed, Text
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, did_you_mean
 
 DEFAULT = "digits-c-5"
+LOOP = "for_each"
+
+_TASKS = "What is scored, in the order of the columns; `corruptions` stands for the 15 usual ones."
+_METHODS = (
+    "Rows in their order: a method's name with its settings for this suite, or a label of your own with "
+    "`method: NAME` among them."
+)
 
 
 @dataclass(frozen=True)
 class Suite:
     """What is compared on what. Everything here can change a result, so cells hash it."""
 
-    name: str
-    about: str
-    data: dict[str, Any]
-    tasks: tuple[str, ...]
-    model: str
-    batch_size: int
-    methods: dict[str, dict[str, Any]]  # settings for this suite; the order is the order of the rows
-    version: int = 1
-    seeds: tuple[int, ...] = (0,)
-    paper: str = ""  # the table of the DPAL paper that this suite answers, by its name in results/paper
-    notes: str = field(default="", compare=False)  # how settings were found; changes no result
+    name: Annotated[Name, Meta(description="What `--suite` and tables call it.")]
+    about: Annotated[str, Meta(description="One line for people.")]
+    data: Annotated[
+        dict[str, Any], Meta(description="Where images come from: `kind`, and that kind's options (below).")
+    ]
+    tasks: Annotated[tuple[Name, ...], Meta(min_length=1, description=_TASKS)]
+    model: Annotated[
+        Text, Meta(description="The source model, as `--model` takes it; `by-task` if the data names them.")
+    ]
+    batch_size: Annotated[Count, Meta(description="Images per batch.")]
+    methods: Annotated[dict[str, dict[str, Any]], Meta(min_length=1, description=_METHODS)]
+    version: Annotated[Count, Meta(description="Raise it when results of older versions should not be compared.")] = 1
+    seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, description="Seeds of the streams' order, one run each.")] = (
+        0,
+    )
+    paper: Annotated[str, Meta(description="The published table that this suite answers, by its file's name.")] = ""
+    notes: Annotated[str, Meta(description="How settings were found; changes no result.")] = field(
+        default="", compare=False
+    )
+
+    def __post_init__(self) -> None:
+        for key in ("tasks", "seeds"):
+            if (twice := _repeated(getattr(self, key))) is not None:
+                raise ValueError(f"{key}: '{twice}' is listed twice")
 
 
 def names() -> list[str]:
@@ -64,19 +86,19 @@ def parse(text: str, where: str) -> list[Suite]:
 
     A file with `for_each: {severity: [1, 2]}` describes one suite per value, with `{severity}` filled in.
     """
-    try:
-        raw = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise UserError(f"{where}: no valid YAML: {' '.join(str(error).split())}") from error
-    raw = _mapping(raw, where)
-    loop = _mapping(raw.pop("for_each", {}), f"{where}: for_each")
-    if len(loop) > 1:
-        raise UserError(f"{where}: for_each: expected one name with its values, got {', '.join(loop)}")
-    if not loop:
-        return [_suite(raw, where)]
+    content = parsing.from_yaml(text, where)
+    if not isinstance(content, Mapping) or LOOP not in content:
+        return [_suite(content, where)]
+    rest = {key: value for key, value in content.items() if key != LOOP}
+    loop = validate.read(dict[str, list[Any]], content[LOOP], f"{where}: {LOOP}")
+    if len(loop) != 1:
+        raise UserError(f"{where}: {LOOP}: expected one name with its values, got {', '.join(loop) or 'none'}")
     ((word, values),) = loop.items()
-    values = _list(values, f"{where}: for_each: {word}", lambda value, _: value)
-    return [_suite(_fill(raw, word, value), where) for value in values]
+    if not values:
+        raise UserError(f"{where}: {LOOP}: {word}: expected a list with at least one entry, got []")
+    if (twice := _repeated(values)) is not None:
+        raise UserError(f"{where}: {LOOP}: {word}: '{twice}' is listed twice")
+    return [_suite(_fill(rest, word, value), where) for value in values]
 
 
 @cache
@@ -86,15 +108,15 @@ def _library() -> dict[str, Suite]:
     return {found.name: found for found in suites}
 
 
-def _suite(raw: Mapping[str, Any], where: str) -> Suite:
-    known = {f.name: f for f in fields(Suite)}
-    for key in raw:
-        if key not in known:
-            raise UserError(f"{where}: unknown key '{key}'{did_you_mean(key, {*known, 'for_each'})}")
-    for key, f in known.items():
-        if f.default is MISSING and key not in raw:
-            raise UserError(f"{where}: missing key '{key}'")
-    return Suite(**{key: _CHECKS[key](value, f"{where}: {key}") for key, value in raw.items()})
+def _suite(content: Any, where: str) -> Suite:
+    """One suite, after what authors may leave out or abbreviate is written out."""
+    if isinstance(content, Mapping):
+        content = dict(content)
+        if content.get("tasks") == "corruptions":
+            content["tasks"] = list(CORRUPTIONS)
+        if isinstance(content.get("methods"), Mapping):
+            content["methods"] = {k: {} if v is None else v for k, v in content["methods"].items()}
+    return validate.read(Suite, content, where, also=(LOOP,))
 
 
 def _fill(node: Any, word: str, value: Any) -> Any:
@@ -109,74 +131,6 @@ def _fill(node: Any, word: str, value: Any) -> Any:
     return node
 
 
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise UserError(f"{where}: expected text, got {value!r}")
-    return value
-
-
-def _name(value: Any, where: str) -> str:
-    if not (isinstance(value, str) and re.fullmatch(r"[\w.-]+", value)):
-        raise UserError(f"{where}: expected a name of letters, digits, '-', '_' and '.', got {value!r}")
-    return value
-
-
-def _whole(value: Any, where: str, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UserError(f"{where}: expected a whole number of at least {least}, got {value!r}")
-    return value
-
-
-def _list(value: Any, where: str, item: Callable[[Any, str], Any]) -> tuple[Any, ...]:
-    if not isinstance(value, list) or not value:
-        raise UserError(f"{where}: expected a list with at least one entry, got {value!r}")
-    items = tuple(item(entry, where) for entry in value)
-    twice = next((entry for i, entry in enumerate(items) if entry in items[:i]), None)
-    if twice is not None:
-        raise UserError(f"{where}: '{twice}' is listed twice")
-    return items
-
-
-def _mapping(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise UserError(f"{where}: expected keys and values, got {value!r}")
-    return dict(value)
-
-
-def _methods(value: Any, where: str) -> dict[str, dict[str, Any]]:
-    found = _mapping(value, where)
-    if not found:
-        raise UserError(f"{where}: expected at least one method")
-    return {name: _mapping(given or {}, f"{where}: {name}") for name, given in found.items()}
-
-
-_CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "name": _name,
-    "about": _text,
-    "data": _mapping,
-    "tasks": lambda value, where: _list(list(CORRUPTIONS) if value == "corruptions" else value, where, _name),
-    "model": _text,
-    "batch_size": lambda value, where: _whole(value, where, least=1),
-    "methods": _methods,
-    "version": lambda value, where: _whole(value, where, least=1),
-    "seeds": lambda value, where: _list(value, where, _whole),
-    "paper": _text,
-    "notes": _text,
-}
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the quick one where it was built
-    """Safe YAML that refuses repeated keys and reads 1e-3 as a number, which YAML 1.1 takes for text."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.YAMLError(f"key '{key}' appears twice (line {node.start_mark.line + 1} on)")
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+def _repeated(entries: Any) -> Any:
+    """The first entry that was there before; None if all differ."""
+    return next((entry for i, entry in enumerate(entries) if entry in entries[:i]), None)

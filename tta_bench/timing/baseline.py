@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tta_bench import validate
+from tta_bench.annotations import Count, Whole
 from tta_bench.errors import UserError
+from tta_bench.files import write_whole
+from tta_bench.parse import from_json
 from tta_bench.timing.ratio import Ratio
 
 FORMAT = 1
@@ -20,10 +23,10 @@ class Timing:
     """One method's figures over the workload's images."""
 
     settings: dict[str, Any]
-    images: int
-    sample_forwards: int
-    sample_backwards: int
-    optimizer_steps: int
+    images: Count
+    sample_forwards: Whole
+    sample_backwards: Whole
+    optimizer_steps: Whole
     ratio: Ratio | None = None  # to Source; none for Source itself, and where only counts were taken
     passes: int = 0
     seconds: float | None = None  # of one pass; comparable on the same hardware only
@@ -38,10 +41,28 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """What was asked for, so that a check can ask again, and what came of it, to be compared."""
+
+    suite: str
+    task: str
+    batch_size: Count
+    batches: Count
+    threads: Count
+    device: str
+    methods: tuple[str, ...]  # as asked for, without settings
+    set: tuple[str, ...]
+    weights: str
+    stream: str
+    images: Count
+    model: str | None = None
+
+
+@dataclass(frozen=True)
 class Baseline:
     """All methods' figures, the workload they speak of, and the machine."""
 
-    workload: dict[str, Any]
+    workload: Identity
     machine: dict[str, Any]
     noise_floor: float | None
     methods: dict[str, Timing]
@@ -49,11 +70,8 @@ class Baseline:
     def write(self, path: Path) -> None:
         """Whole or not at all."""
         text = json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False)
-        part = path.with_name(path.name + f".{os.getpid()}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(text + "\n")
-            part.replace(path)
+            write_whole(path, f"{text}\n".encode())
         except OSError as error:
             raise UserError(f"{path}: cannot be written ({error.strerror})") from error
 
@@ -61,53 +79,19 @@ class Baseline:
 def read(path: Path) -> Baseline:
     """A baseline from its file; whatever is wrong with it is one line."""
     hint = "make one with `tta-bench timing record --out FILE`"
+    where = f"baseline {path}"
     try:
-        data = json.loads(path.read_text())
+        content = from_json(path.read_bytes(), where)
+        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+            raise UserError(f"{where}: expected a timing record of format {FORMAT}")
+        found = validate.read(Baseline, content, where)
+        for name, timing in found.methods.items():
+            if timing.ratio and not 0 < timing.ratio.low <= timing.ratio.value <= timing.ratio.high < math.inf:
+                raise UserError(f"{where}: methods: {name}: ratio: expected 0 < low <= value <= high")
+        if not any(timing.ratio for timing in found.methods.values()):
+            raise UserError(f"{where}: holds no method but Source, so it watches nothing")
     except OSError as error:
-        raise UserError(f"baseline {path}: {error.strerror}; {hint}") from error
-    except ValueError as error:
-        raise UserError(f"baseline {path}: no JSON ({error}); {hint}") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise UserError(f"baseline {path}: expected a timing record of format {FORMAT}; {hint}")
-    try:
-        methods = {name: _timing(dict(values)) for name, values in data["methods"].items()}
-        workload = {"methods": [_name(label) for label in methods], **data["workload"]}
-        kinds = WORKLOAD if workload["model"] is None else {**WORKLOAD, "model": str}
-        found = Baseline(_checked(workload, kinds), dict(data["machine"]), data["noise_floor"], methods)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"baseline {path}: damaged ({type(error).__name__}: {error}); {hint}") from error
-    if not any(timing.ratio for timing in methods.values()):
-        raise UserError(f"baseline {path}: holds no method but Source, so it watches nothing; {hint}")
-    return found
-
-
-WORKLOAD = {"suite": str, "task": str, "batch_size": int, "batches": int, "threads": int, "device": str, "set": list}
-WORKLOAD |= {"weights": str, "stream": str, "images": int, "methods": list}
-COUNTS = {"settings": dict, "images": int, "sample_forwards": int, "sample_backwards": int, "optimizer_steps": int}
-
-
-def _name(label: str) -> str:
-    """The method that was asked for, for records that kept labels only: `sar` for `sar (lr=0.01)`."""
-    return label.partition(" (")[0]
-
-
-def _checked(values: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
-    """The values, if each is there and of its kind; whole numbers are counts, and some must be above 0."""
-    for key, kind in kinds.items():
-        value: object = values[key]
-        if type(value) is not kind:
-            raise TypeError(f"{key} is {value!r}, expected {kind.__name__}")
-        if isinstance(value, list) and not all(isinstance(entry, str) for entry in value):
-            raise TypeError(f"{key} is {value!r}, expected a list of texts")
-        least = 1 if key in ("images", "batches", "batch_size", "threads") else 0
-        if isinstance(value, int) and value < least:
-            raise ValueError(f"{key} is {value}, expected at least {least}")
-    return values
-
-
-def _timing(values: dict[str, Any]) -> Timing:
-    ratio = values.pop("ratio")
-    found = Timing(**_checked(values, COUNTS), ratio=Ratio(**ratio) if ratio else None)
-    if found.ratio is not None and not 0 < found.ratio.low <= found.ratio.value <= found.ratio.high < math.inf:
-        raise ValueError(f"ratio {ratio}")
+        raise UserError(f"{where}: {error.strerror}; {hint}") from error
+    except UserError as error:
+        raise UserError(f"{error}; {hint}") from error
     return found

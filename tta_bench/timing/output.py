@@ -29,7 +29,7 @@ def headline(verdicts: list[Verdict]) -> str:
 def rows(now: Baseline, verdicts: list[Verdict] | None = None) -> list[list[str]]:
     """A row per method in COLUMNS; counts are per image, steps per batch."""
     outcomes = {verdict.method: verdict.outcome for verdict in verdicts or ()}
-    batches = now.workload["batches"]
+    batches = now.workload.batches
     shown = []
     for name, timing in now.methods.items():
         ratio = timing.ratio
@@ -51,9 +51,9 @@ def rows(now: Baseline, verdicts: list[Verdict] | None = None) -> list[list[str]
 def where(now: Baseline) -> str:
     """On what and where, in one line."""
     work, machine = now.workload, now.machine
-    threads = f"{work['threads']} thread{'s' if work['threads'] > 1 else ''}"
+    threads = f"{work.threads} thread{'s' if work.threads > 1 else ''}"
     return (
-        f"{work['suite']}, {work['task']}, {work['batches']} batches of {work['batch_size']}; "
+        f"{work.suite}, {work.task}, {work.batches} batches of {work.batch_size}; "
         f"{machine['device_name']}, {threads}, torch {machine['packages']['torch']}, "
         f"tta-bench commit {machine['commit'] or 'none'}"
     )

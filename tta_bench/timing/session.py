@@ -42,7 +42,7 @@ def count(prepared: Prepared, side: Side, tell: Tell, labels: Iterable[str] = ()
         counts = side.counts(label)
         found[label] = Timing(
             settings=prepared.settings[label],
-            images=prepared.identity["images"],
+            images=prepared.identity.images,
             sample_forwards=counts["sample_forwards"],
             sample_backwards=counts["sample_backwards"],
             optimizer_steps=counts["optimizer_steps"],
@@ -58,7 +58,7 @@ def record(prepared: Prepared, budget: Budget, tell: Tell) -> Baseline:
     pairs = _against_source(side, timings)
     measure(
         pairs.values(),
-        prepared.identity["batches"],
+        prepared.identity.batches,
         lambda pair: pair.ratio.width < PRECISE,
         budget,
         _teller(tell, len(pairs)),
@@ -91,7 +91,7 @@ def check(
     pairs = {name: pair for name, pair in _against_source(side, now).items() if name in bases}
     measure(
         pairs.values(),
-        prepared.identity["batches"],
+        prepared.identity.batches,
         lambda pair: gate.outcome(pair.ratio / bases[pair.name]) != "cannot tell",
         budget,
         _teller(tell, len(pairs)),
@@ -116,7 +116,7 @@ def compare_sides(
         same = [_same_counts(name, then[name], t) for name, t in known.items() if name not in (*exact, REFERENCE)]
         return Result([*exact.values(), *only_new, *same], _baseline(prepared, None, now, {}), [])
     tell("how noisy is this machine?")
-    batches = prepared.identity["batches"]
+    batches = prepared.identity.batches
     gate = RatioGate(tolerance, noise(old.step(REFERENCE), new.step(REFERENCE), batches))
     pairs = {name: Pair(name, old.step(name), new.step(name)) for name in known if name not in (*exact, REFERENCE)}
     measure(
@@ -143,7 +143,7 @@ def _count_if_known(prepared: Prepared, side: Side, label: str, tell: Tell) -> T
 
 def _noise(side: Here, prepared: Prepared, tell: Tell) -> Ratio:
     tell("how noisy is this machine?")
-    return noise(side.step(REFERENCE), side.twin(REFERENCE), prepared.identity["batches"])
+    return noise(side.step(REFERENCE), side.twin(REFERENCE), prepared.identity.batches)
 
 
 def _noise_note(gate: RatioGate) -> list[str]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tta_bench import settings
 from tta_bench.errors import UserError
 from tta_bench.models.names import findable
@@ -19,6 +17,7 @@ from tta_bench.run.session import read, read_in_order
 from tta_bench.run.site import Site
 from tta_bench.run.spec import specs
 from tta_bench.suites import suite
+from tta_bench.timing.baseline import Identity
 from tta_bench.timing.steps import Workload
 
 REFERENCE = "source"
@@ -43,7 +42,7 @@ class Prepared:
     """A workload, and what names it in a baseline."""
 
     workload: Workload
-    identity: dict[str, Any]
+    identity: Identity
     settings: dict[str, dict[str, Any]]  # by label
     first: Work  # of Source: knows how its images are read
 
@@ -95,37 +94,35 @@ def _source(works: list[Work]) -> list[Any]:
     return [batch.clone() for batch in batches]
 
 
-def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> dict[str, Any]:
-    """What was asked for, so that a check can ask again, and what came of it, to be held against."""
-    return {
-        "suite": spec.suite,
-        "task": task,
-        "model": spec.model,
-        "batch_size": first.cell.batch_size,
-        "batches": spec.batches,
-        "threads": spec.threads,
-        "device": str(first.setup.device),
-        "methods": list(methods),
-        "set": list(spec.set),
-        "weights": first.setup.model.weights_hash,
-        "stream": first.stream.digest,
-        "images": int(np.sum([len(b) for b in first.stream.batches(first.cell.batch_size)])),
-    }
+def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> Identity:
+    return Identity(
+        suite=spec.suite,
+        task=task,
+        model=spec.model,
+        batch_size=first.cell.batch_size,
+        batches=spec.batches,
+        threads=spec.threads,
+        device=str(first.setup.device),
+        methods=methods,
+        set=spec.set,
+        weights=first.setup.model.weights_hash,
+        stream=first.stream.digest,
+        images=len(first.stream.order),
+    )
 
 
-def repeat(identity: dict[str, Any], methods: tuple[str, ...] = ()) -> Spec:
+def repeat(identity: Identity, methods: tuple[str, ...] = ()) -> Spec:
     """The choices behind a baseline, for all of its methods or for some."""
     keys = ("suite", "model", "batch_size", "batches", "threads", "device")
-    names = methods or tuple(identity["methods"])
-    given = tuple(text for text in identity["set"] if settings.parse([text]).keys() <= {*names})
-    return Spec(**{key: identity[key] for key in keys}, set=given, methods=names)
+    names = methods or identity.methods
+    given = tuple(text for text in identity.set if settings.parse([text]).keys() <= {*names})
+    return Spec(**{key: getattr(identity, key) for key in keys}, set=given, methods=names)
 
 
-def refuse_other(then: dict[str, Any], now: dict[str, Any]) -> None:
+def refuse_other(then: Identity, now: Identity) -> None:
     """Counts and ratios of other images or weights are not comparable."""
     for key in ("stream", "weights", "task"):
-        if then[key] != now[key]:
+        if (new := getattr(now, key)) != (old := getattr(then, key)):
             raise UserError(
-                f"the {key} of suite '{now['suite']}' is {now[key]} now, but {then[key]} in the baseline: "
-                f"record it again"
+                f"the {key} of suite '{now.suite}' is {new} now, but {old} in the baseline: record it again"
             )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tta_bench.records import code
-from tta_bench.records.code import HARNESS, SHAPES_NOTHING, class_hash, code_hash, harness_hash, source_file, syntax
+from tta_bench import identity as code
+from tta_bench.identity import HARNESS, SHAPES_NOTHING, class_hash, code_hash, harness_hash, source_file, syntax
 
 SOURCE = '''"""What it does."""
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_published_images_do_not_depend_on_the_code_that_draws_corruptions() -> 
 
 def test_the_code_through_which_every_method_runs_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runner imports is in the list, or plainly shapes no result."""
-    shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.records.code"}
+    shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.identity"}
     shapes_nothing |= {"tta_bench.records.cell", "tta_bench.records.record"}
     reached = code._closure("tta_bench.run.runner", {"tta_bench"})
     rooms = {"tta_bench.data", "tta_bench.measure", "tta_bench.models"}  # their `__init__` holds a docstring

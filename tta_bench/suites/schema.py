@@ -1,0 +1,73 @@
+"""Suites as text: one suite's YAML to start from, and the page that says what a suite file may hold."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+from tta_bench import validate
+from tta_bench.suites.suite import LOOP, Suite
+from tta_bench.validate import Key
+
+HEAD = """\
+# Suite files
+
+A suite says what is compared on what: `tta-bench run --suite mine.yaml`. Start from one that exists:
+`tta-bench suite copy digits-c-5 > mine.yaml`. `tta-bench check --suite mine.yaml` finds mistakes before time is spent.
+
+This page is made by `tta-bench suite schema` from the code that checks suites.
+"""
+
+LOOPS = f"""\
+## Several suites in one file
+
+`{LOOP}: {{severity: [1, 2]}}` in a file makes one suite per value, with `{{severity}}` replaced in every text; a text
+that is nothing but `"{{severity}}"` becomes the value itself. `--suite` takes files with one suite.
+"""
+
+KINDS = """\
+## Data
+
+`data: {kind: …}` names one of these kinds; the other keys are its options.
+"""
+
+
+def as_yaml(suite: Suite) -> str:
+    """A suite as a file that reads back as the same suite; keys with their default are left out."""
+    import yaml
+
+    content: dict[str, Any] = {}
+    for f in fields(Suite):
+        value = getattr(suite, f.name)
+        if f.default is MISSING or value != f.default:
+            content[f.name] = list(value) if isinstance(value, tuple) else value
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
+    return f"# A copy of {suite.name}: give it a name of your own, so that results do not mix.\n{text}"
+
+
+def page() -> str:
+    """Everything that a suite file may hold, as Markdown."""
+    from tta_bench.datasets import KINDS as KNOWN
+
+    parts = [HEAD, _table(validate.describe(Suite)), LOOPS, KINDS]
+    for kind, cls in sorted(KNOWN.items()):
+        place = f"Needs `{cls.layout}` below `--data-root`." if cls.layout else "Needs no data of yours."
+        options = validate.parameters(cls, ())
+        parts += [f"### {kind}\n\n{place}\n", *([_table(options)] if options else [])]
+    return "\n".join(parts)
+
+
+def _table(keys: list[Key]) -> str:
+    about = any(key.about for key in keys)
+    head = ["key", "expected", "default", *(["what it is"] if about else [])]
+    rows = [[f"`{k.name}`", k.expected, _default(k), *([k.about] if about else [])] for k in keys]
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _default(key: Key) -> str:
+    if key.required:
+        return "required"
+    value = list(key.default) if isinstance(key.default, tuple) else key.default
+    words = {None: "none", True: "true", False: "false", "": "empty"}
+    return words[value] if isinstance(value, (str, bool, type(None))) and value in words else f"`{value}`"

@@ -1,0 +1,237 @@
+"""Turns plain YAML or JSON content into frozen dataclasses; what does not fit is one line that names its place.
+
+A dataclass is its own schema: its fields are the keys, their annotations what is expected, with limits as in
+`Annotated[int, Meta(ge=1)]`. `Meta(title=…)` replaces the words for what is expected, `Meta(description=…)` is what a
+key is for. A `__post_init__` that raises ValueError has the last word.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from tta_bench.errors import UserError, did_you_mean
+
+T = TypeVar("T")
+PLAIN = {float: "a number", int: "a whole number", bool: "true or false", str: "text", type(None): "none"}
+LIMITS = (("ge", "of at least"), ("gt", "above"), ("le", "of at most"), ("lt", "below"))
+LONGEST = 60  # characters of a wrong value that are shown
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a schema, in words."""
+
+    name: str
+    expected: str
+    required: bool
+    default: Any
+    about: str
+
+
+def read(cls: type[T], content: object, where: str, *, also: tuple[str, ...] = ()) -> T:
+    """`content` as a `cls`; unknown keys, missing keys (all of them) and wrong values are a UserError.
+
+    `also` are keys that the caller has handled, for the list of known ones.
+    """
+    _refuse_odd_keys(cls, content, where, also)
+    try:
+        return msgspec.convert(content, cls)
+    except msgspec.ValidationError as error:
+        place, hint, wrong = _culprit(cls, content, where)
+        if _is_schema(hint) and isinstance(wrong, Mapping):  # each value fits, but __post_init__ refuses them together
+            raise UserError(f"{place}: {error.__cause__ or error}") from error
+        raise UserError(f"{place}: expected {words(hint)}, got {shown(wrong)}") from error
+
+
+def parameters(function: Callable[..., Any], besides: Collection[str]) -> list[Key]:
+    """What a function or a class takes by keyword alone: the settings of a method, the options of a dataset."""
+    hints = _annotations(function)
+    return [
+        Key(
+            p.name,
+            words(hints.get(p.name, Any)),
+            p.default is p.empty,
+            p.default,
+            _noted(hints.get(p.name, Any), "description"),
+        )
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is p.KEYWORD_ONLY and p.name not in besides
+    ]
+
+
+def arguments(
+    function: Callable[..., Any], given: Mapping[str, Any], where: str, noun: str, besides: Collection[str] = ()
+) -> dict[str, Any]:
+    """Keyword arguments as a function's annotations have them; a `noun` that it lacks or needs is a UserError.
+
+    `besides` are parameters that others fill in. An annotation that is not plain data, or that only a type checker can
+    resolve, lets everything through.
+    """
+    known = {key.name: key for key in parameters(function, besides)}
+    for name in given:
+        if name not in known:
+            raise UserError(f"{where} has no {noun} {shown(name)}{did_you_mean(str(name), known)}")
+    if missing := [f"'{key.name}'" for key in known.values() if key.required and key.name not in given]:
+        raise UserError(f"{where} needs the {noun}{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
+    hints = _annotations(function)
+    return {name: _plain(hints.get(name, Any), value, f"{where}: {name}") for name, value in given.items()}
+
+
+def describe(cls: type) -> list[Key]:
+    """The keys that `read` takes for a dataclass, in their order."""
+    return [
+        Key(f.name, words(_hints(cls)[f.name]), _is_required(f), f.default, _noted(_hints(cls)[f.name], "description"))
+        for f in fields(cls)
+        if f.init
+    ]
+
+
+def words(hint: Any) -> str:
+    """What an annotation expects, as a reader of errors would say it."""
+    if title := _noted(hint, "title"):
+        return title
+    hint, metas = _bare(hint)
+    origin = typing.get_origin(hint)
+    if _is_union(hint):
+        return " or ".join(words(part) for part in typing.get_args(hint))
+    if origin is Literal:
+        return " or ".join(repr(choice) for choice in typing.get_args(hint))
+    kind = origin or hint
+    if _is_schema(hint) or _is_kind(kind, Mapping):
+        return "keys and values" + _length(hint, metas)
+    if _is_kind(kind, Iterable) and kind is not str:
+        return "a list" + _length(hint, metas)
+    limits = [f"{word} {limit}" for name, word in LIMITS if (limit := _first(metas, name)) is not None]
+    return " ".join([PLAIN.get(hint, "any value"), " and ".join(limits)]).strip()
+
+
+def shown(wrong: object) -> str:
+    """A wrong value on one short line, whatever it is."""
+    try:
+        text = repr(wrong)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list that holds itself
+        return f"a {type(wrong).__name__} too large to show"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _refuse_odd_keys(hint: Any, content: object, where: str, also: tuple[str, ...] = ()) -> None:
+    """Refuse unknown keys, which msgspec ignores, and missing keys, of which it names the first alone."""
+    if not _holds_dataclass(hint):
+        return
+    hint, _ = _bare(hint)
+    if _is_schema(hint) and isinstance(content, Mapping):
+        known = _hints(hint)
+        for key in content:
+            if key not in known:
+                raise UserError(f"{where}: unknown key {shown(key)}{did_you_mean(str(key), {*known, *also})}")
+        missing = [f"'{f.name}'" for f in fields(hint) if _is_required(f) and f.name not in content]
+        if missing:
+            raise UserError(f"{where}: missing key{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
+    for inner, entry, place in _parts(hint, content, where):
+        _refuse_odd_keys(inner, entry, place)
+
+
+def _culprit(hint: Any, content: object, where: str) -> tuple[str, Any, object]:
+    """The innermost value that does not fit: its place, what is expected there, and the value."""
+    for inner, entry, place in _parts(hint, content, where):
+        try:
+            msgspec.convert(entry, inner)
+        except msgspec.ValidationError:
+            return _culprit(inner, entry, place)
+    return where, hint, content
+
+
+def _parts(hint: Any, content: object, where: str) -> Iterator[tuple[Any, object, str]]:
+    """What a value holds: what is expected of each entry, the entry, and its place."""
+    hint, _ = _bare(hint)
+    arguments = typing.get_args(hint)
+    if _is_union(hint):
+        held = [part for part in arguments if typing.get_origin(part) or _is_schema(part)]
+        if isinstance(content, (Mapping, list, tuple)) and len(held) == 1:
+            yield held[0], content, where
+    elif _is_schema(hint) and isinstance(content, Mapping):
+        yield from ((_hints(hint)[key], entry, f"{where}: {key}") for key, entry in content.items())
+    elif typing.get_origin(hint) is dict and isinstance(content, Mapping):
+        for key, entry in content.items():
+            yield arguments[0], key, f"{where}: key {shown(key)}"
+            yield arguments[1], entry, f"{where}: {key}"
+    elif typing.get_origin(hint) in (list, tuple) and isinstance(content, (list, tuple)):
+        inner = arguments if _is_fixed(hint) else arguments[:1] * len(content)
+        yield from ((i, entry, f"{where}: entry {n}") for n, (i, entry) in enumerate(zip(inner, content), 1))  # noqa: B905
+
+
+def _plain(hint: Any, value: Any, where: str) -> Any:
+    try:
+        return read(hint, value, where)
+    except TypeError:  # msgspec does not know this kind of annotation
+        return value
+
+
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    call = getattr(function, "__init__") if isinstance(function, type) else function  # noqa: B009 (mypy)
+    try:
+        return typing.get_type_hints(call, include_extras=True)
+    except Exception:  # a stranger's annotations may name what only a type checker imports
+        return {}
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    found = typing.get_type_hints(cls, include_extras=True)
+    return {f.name: found[f.name] for f in fields(cls) if f.init}
+
+
+@cache
+def _holds_dataclass(hint: Any) -> bool:
+    return _is_schema(hint) or any(_holds_dataclass(part) for part in typing.get_args(hint) if part is not ...)
+
+
+def _is_required(field: Any) -> bool:
+    return field.init and field.default is MISSING and field.default_factory is MISSING
+
+
+def _is_schema(hint: Any) -> bool:
+    return is_dataclass(_bare(hint)[0])
+
+
+def _is_kind(kind: Any, parent: type) -> bool:
+    return isinstance(kind, type) and issubclass(kind, parent)
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def _is_fixed(hint: Any) -> bool:
+    return typing.get_origin(hint) is tuple and typing.get_args(hint)[1:] != (...,)
+
+
+def _bare(hint: Any) -> tuple[Any, list[msgspec.Meta]]:
+    """An annotation without `Annotated`, and its limits: a new name for an annotation may have added some."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint, []
+    inner, *more = typing.get_args(hint)
+    return inner, [meta for meta in more if isinstance(meta, msgspec.Meta)]
+
+
+def _first(metas: list[msgspec.Meta], name: str) -> Any:
+    return next((found for meta in metas if (found := getattr(meta, name)) is not None), None)
+
+
+def _noted(hint: Any, what: Literal["title", "description"]) -> str:
+    return _first(_bare(hint)[1], what) or ""
+
+
+def _length(hint: Any, metas: list[msgspec.Meta]) -> str:
+    if _is_fixed(hint):
+        return f" of {len(typing.get_args(hint))} entries"
+    least = _first(metas, "min_length")
+    return "" if not least else " with at least one entry" if least == 1 else f" with at least {least} entries"
