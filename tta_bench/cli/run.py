@@ -35,43 +35,29 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench.cli.progress import watch
-    from tta_bench.records.store import Store, refuse_unfit
-    from tta_bench.run.listing import finished, run_specs
-    from tta_bench.run.spec import specs
+    from tta_bench.run.launch import launch
 
     chosen, choices = options.chosen(args)
-    site, requests = options.site(args), specs(chosen, choices)
     folder = args.out or RUNS / chosen.name
-    if not args.fresh:
-        refuse_unfit(folder, chosen.name)
-    place = None
-    if args.fresh or len(finished(requests, site, Store(folder))) < len(requests):
-        from tta_bench.run import execute
-        from tta_bench.run.bind import Binder
-
-        place = Binder(site)
-        execute.refuse_unfit(requests, place)  # before an old folder is moved, or a new one made
+    ready = launch(chosen, choices, options.site(args), folder, command=args.command, fresh=args.fresh)
     console = options.console()
-    old = Store(folder).set_aside() if args.fresh else None
-    if old:
-        console.print(f"The old folder is now {old}", soft_wrap=True)
-    store = Store.create(folder, chosen.name)
-    store.note_command(args.command, choices.tasks or chosen.tasks, list(dict.fromkeys(r.label for r in requests)))
+    if ready.set_aside:
+        console.print(f"The old folder is now {ready.set_aside}", soft_wrap=True)
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
-    with watch(len(requests), console) as watcher:
+    with watch(len(ready.requests), console) as watcher:
         try:
-            records = run_specs(requests, site, store, watcher, place)
+            records = ready.run(watcher)
         except KeyboardInterrupt:
             watcher.stop()
             console.print(
-                f"Interrupted: {watcher.finished} of {len(requests)} cells are kept in {folder}. "
+                f"Interrupted: {watcher.finished} of {len(ready.requests)} cells are kept in {folder}. "
                 f"Run the same command again to go on.",
                 soft_wrap=True,
             )
             return 130
     watcher.tell_reused("use --fresh to run them again")
     console.print()
-    _report(records, store, console)
+    _report(records, ready.store, console)
     failed = [record for record in records if record.status != "done"]
     if failed:
         console.print(f"{len(failed)} of {len(records)} cells failed; the same command again tries only these.")

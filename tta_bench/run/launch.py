@@ -1,0 +1,56 @@
+"""Starts a run: mistakes are found first, then the folder is made, then cells run. Imports torch only if some are left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tta_bench.records.record import Record
+from tta_bench.records.store import Store, refuse_unfit
+from tta_bench.run.choices import Choices
+from tta_bench.run.listing import Watcher, finished, run_specs
+from tta_bench.run.site import Site
+from tta_bench.run.spec import CellSpec, specs
+from tta_bench.suites.suite import Suite
+
+if TYPE_CHECKING:
+    from tta_bench.run.bind import Binder
+
+RUNS = Path("results/runs")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A run that is ready to go: everything that could be checked beforehand is in order."""
+
+    requests: list[CellSpec]
+    site: Site
+    store: Store
+    place: Binder | None  # what the checks have loaded; None if nothing is left to run
+    set_aside: Path | None  # where the old folder is now, if a fresh start was asked for
+
+    def run(self, watcher: Watcher) -> list[Record]:
+        """Run what is left; the records of all requests, in their order."""
+        return run_specs(self.requests, self.site, self.store, watcher, self.place)
+
+
+def launch(
+    suite: Suite, choices: Choices, site: Site, folder: Path, *, command: list[str], fresh: bool = False
+) -> Launch:
+    """Check a run and make its folder; with `fresh` an old folder is moved aside first."""
+    requests = specs(suite, choices)
+    place = None
+    if not fresh:
+        refuse_unfit(folder, suite.name)
+    if fresh or len(finished(requests, site, Store(folder))) < len(requests):
+        from tta_bench.run import execute
+        from tta_bench.run.bind import Binder
+
+        place = Binder(site)
+        execute.refuse_unfit(requests, place)  # before an old folder is moved, or a new one made
+    old = Store(folder).set_aside() if fresh else None
+    store = Store.create(folder, suite.name)
+    labels = list(dict.fromkeys(spec.label for spec in requests))
+    store.note_command(command, choices.tasks or suite.tasks, labels)
+    return Launch(requests, site, store, place, old)
