@@ -1,0 +1,110 @@
+"""YAML and JSON text that a stranger may have written, as plain content: text, numbers, lists and keys with values."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+from tta_bench.errors import UserError
+
+DEEPEST = 50  # levels; libyaml's builder recurses in C and kills the process at some 50,000
+MOST_VALUES = 100_000  # with aliases written out: nine lines of aliases can stand for a billion values
+
+
+def from_yaml(text: str, where: str) -> Any:
+    """The content of a YAML text; `where` names it in the one line that says what is wrong.
+
+    Keys are text and appear once, 1e-3 is a number (YAML 1.1 reads text), a date is text, and tags are refused.
+    """
+    import yaml
+
+    loader = _loader()
+    try:
+        _refuse_bombs(text, loader)
+        return yaml.load(text, Loader=loader)
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f"{where}: no valid YAML: {_one_line(error)}") from error
+
+
+def from_json(text: str | bytes, where: str) -> Any:
+    """The content of a JSON text; `where` names it in the one line that says what is wrong."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "too many levels" if isinstance(error, RecursionError) else _one_line(error)
+        raise UserError(f"{where}: no valid JSON: {reason}") from error
+    level: list[Any] = [content]
+    for _ in range(DEEPEST):
+        nested = [node for node in level if isinstance(node, (list, dict))]
+        if not nested:
+            return content
+        level = [child for node in nested for child in (node.values() if isinstance(node, dict) else node)]
+    raise UserError(f"{where}: no valid JSON: more than {DEEPEST} levels")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).partition("; use sys.set_int_max_str_digits")[0]
+
+
+def _refuse_bombs(text: str, loader: Any) -> None:
+    """Look at the parser's events, which are flat, before anything nested is built."""
+    import yaml
+
+    sizes = [0]  # of the values that are open, each with all that it holds so far
+    names: list[str | None] = [None]
+    anchors: dict[str, int] = {}
+    for event in yaml.parse(text, Loader=loader):
+        line = f"line {event.start_mark.line + 1}"
+        if getattr(event, "tag", None) is not None:
+            raise ValueError(f"{line}: tags as in {event.tag!r} are not supported")
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in anchors:
+                raise ValueError(f"{line}: alias '*{event.anchor}' has no anchor before it")
+            sizes[-1] += anchors[event.anchor]
+        elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+            sizes.append(1)
+            names.append(event.anchor)
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[-1] += 1
+            if event.anchor:
+                anchors[event.anchor] = 1
+        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            size, name = sizes.pop(), names.pop()
+            sizes[-1] += size
+            if name:
+                anchors[name] = size
+        if len(sizes) > DEEPEST:
+            raise ValueError(f"{line}: more than {DEEPEST} levels")
+        if sizes[-1] > MOST_VALUES:
+            raise ValueError(f"{line}: more than {MOST_VALUES:,} values")
+
+
+@cache
+def _loader() -> Any:
+    """PyYAML's safe loader with our rules, in C where that was built. Made late: yaml takes 20 ms to import."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key, _ in node.value:
+                line = f"line {key.start_mark.line + 1}"
+                if not isinstance(key, yaml.ScalarNode) or not key.tag.endswith((":str", ":merge")):
+                    raise ValueError(f"{line}: expected text as a key (quote it if it looks like a number or a bool)")
+                if key.value in seen:
+                    raise ValueError(f"{line}: key '{key.value}' appears twice")
+                seen.add(key.value)
+            found: dict[Any, Any] = super().construct_mapping(node, deep)
+            return found
+
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":value"))]
+        for first, resolvers in base.yaml_implicit_resolvers.items()
+    }
+    number = re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    return Loader
