@@ -8,9 +8,11 @@ import importlib.util
 import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
+
+from tta_bench.records.conditions import Conditions
 
 # Modules that shape what a method sees and what is counted; those of the data have a hash of their own.
 HARNESS = (
@@ -54,9 +56,14 @@ class Cell:
         """The stream in a word: its task, or the scenario where it runs over several."""
         return self.tasks[0] if len(set(self.tasks)) == 1 else self.scenario
 
-    @property
+    @cached_property
     def key(self) -> str:
         return _hash(self._content())
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """What this cell ran under, apart from its method: when its result may be compared."""
+        return Conditions.of(self)
 
     @property
     def own_settings(self) -> dict[str, Any]:
