@@ -64,7 +64,7 @@ def test_other_images_of_the_same_names_run_again(cli: Cli, tmp_path: Path) -> N
     np.save(home / "fog.npy", 255 - pixels)
     status, shown, _ = cli(*words)
     assert (status, "were there already" in shown) == (0, False)
-    assert "1 older records of since changed code or data are left out" in " ".join(
+    assert "Skipped 1 record: code or data changed since they were made" in " ".join(
         cli("report", tmp_path / "run")[1].split()
     )
 

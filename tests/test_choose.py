@@ -56,14 +56,14 @@ def test_without_whole_streams_the_newest_part_is_shown() -> None:
     assert any(note.startswith("NOT REPORTABLE: only the first 64") for note in found.notes)
 
 
-@pytest.mark.parametrize("wish", ["limit=64", "scenario=mixed", "batch-size=5", "limit=none"])
-def test_the_note_of_a_group_leads_to_it(wish: str) -> None:
-    key, value = parse(wish)
+@pytest.mark.parametrize("filter_", ["limit=64", "scenario=mixed", "batch-size=5", "limit=none"])
+def test_the_note_of_a_group_leads_to_it(filter_: str) -> None:
+    key, value = parse(filter_)
     found = comparison(MIXED, [(key, value)])
     assert {KEYS[key](record) for record in found.records} == {(value,)}
 
 
-def test_wishes_of_one_key_are_either_and_of_several_all() -> None:
+def test_filters_of_one_key_mean_either_and_of_several_keys_all() -> None:
     records = [made(method, 1, seed=seed, task=task) for method in "abc" for seed in (0, 1) for task in ("fog", "snow")]
     found = comparison(records, [("method", "a"), ("method", "b"), ("seed", "1"), ("task", "fog")])
     assert [(r.label, r.cell.seed, r.cell.name) for r in found.records] == [("a", 1, "fog"), ("b", 1, "fog")]
@@ -72,11 +72,11 @@ def test_wishes_of_one_key_are_either_and_of_several_all() -> None:
 def test_what_is_unfair_within_a_group_is_still_refused() -> None:
     with pytest.raises(UserError, match="different images or orders"):
         comparison([*MIXED, made("dpal", 9, stream="other")])
-    with pytest.raises(UserError, match="source weights differs .*run dpal again with --model m$"):
+    with pytest.raises(UserError, match="different source weights: .*run dpal again with --model m$"):
         comparison([*MIXED, made("dpal", 9, weights="x")])
     other = [*MIXED, made("dpal", 9, model="n")]
     with pytest.raises(
-        UserError, match=r"run dpal again with --model m, or report them apart, as with --where model=m"
+        UserError, match=r"run dpal again with --model m, or report them separately, as with --where model=m"
     ):
         comparison(other)
     assert [row.label for row in comparison(other, [("model", "n")]).rows] == ["dpal"]
@@ -91,25 +91,25 @@ def test_each_table_has_its_own_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("filter_", "said"),
     [
-        ("limit=63", "--where limit=63: no such record; there is limit=none, limit=64"),
+        ("limit=63", "--where limit=63: no such record (known: limit=none, limit=64)"),
         ("metod=sar", "unknown key 'metod'; did you mean 'method'?"),
         ("limit", "expected KEY=VALUE, as in limit=none, got 'limit'"),
         ("limit=", "expected KEY=VALUE"),
     ],
 )
 @pytest.mark.parametrize("verb", [("report",), ("compare", "--a", "sar", "--b", "tent"), ("figure", "curve")])
-def test_mistakes_are_one_line(cli: Cli, tmp_path: Path, verb: tuple[str, ...], wish: str, said: str) -> None:
+def test_mistakes_are_one_line(cli: Cli, tmp_path: Path, verb: tuple[str, ...], filter_: str, said: str) -> None:
     fill(tmp_path / "run")
     name, *rest = verb
-    status, shown, err = cli(name, tmp_path / "run", *rest, "--where", wish)
+    status, shown, err = cli(name, tmp_path / "run", *rest, "--where", filter_)
     assert (status, shown, err.count("\n")) == (2, "", 1)
     assert said in err
 
 
-def test_wishes_that_fit_one_by_one_and_not_together() -> None:
-    with pytest.raises(UserError, match="--where limit=64 --where method=tent: no record fits all"):
+def test_filters_that_match_one_by_one_and_not_together() -> None:
+    with pytest.raises(UserError, match="--where limit=64 --where method=tent: no record matches all"):
         comparison(MIXED, [("limit", "64"), ("method", "tent")])
 
 

@@ -65,7 +65,7 @@ def test_pareto_says_when_times_are_of_several_machines(run: Path) -> None:
     other = {"device_name": "chip", "threads": 2, "packages": {"torch": "2.16.0"}}
     for task in ("fog", "snow"):
         save(Store(run), replace(make_record("later", 0.6, task=task), environment=other))
-    told = "Times differ in hardware, threads or version of torch, --cost passes does not: "
+    told = "Times were measured under different conditions, --cost passes does not: "
     told += "chip, 2 threads, torch 2.16.0 and chip, 2 threads, torch unknown"
     assert told in pareto.data(run, "time", ["later"]).notes, "the source that it is held against counts too"
     assert pareto.data(run, "passes").notes == pareto.data(run, "time", ["better"]).notes == ()

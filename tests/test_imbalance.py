@@ -63,7 +63,7 @@ def test_two_ratios_are_cells_of_their_own(cli: Cli, small_suite: Path, tmp_path
         status, shown, _ = cli(*run, *more, "--out", tmp_path / "run")
         assert status == 0, shown
         ratio = more and more[1].startswith("1000")
-        assert f"Scenario: label-shift{', imbalance 1000' if ratio else ''}." in shown
+        assert f"Scenario: label-shift, imbalance {1000 if ratio else 500000}." in shown
     records = [json.loads(file.read_text())["cell"] for file in (tmp_path / "run" / "cells").glob("*.json")]
     assert {cell["scenario"] for cell in records} == {"label-shift"}
     assert sorted((cell["tasks"][0], cell["scenario_settings"]["imbalance"]) for cell in records) == [

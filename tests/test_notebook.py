@@ -85,7 +85,7 @@ def test_results_of_changed_code_are_left_out_and_told(tmp_path: Path) -> None:
     new = replace(make_record("mine", 0.9, method_code="new"), finished_at="2026-01-02T00:00:00+00:00")
     found = tta_bench.frame(filled(tmp_path / "run", [old, new]))
     assert list(found["accuracy"]) == [90.0]
-    assert found.attrs["notes"] == ["1 older records of since changed code or data are left out."]
+    assert found.attrs["notes"] == ["Skipped 1 record: code or data changed since they were made."]
 
 
 def test_what_a_table_shows_apart_is_all_in_one_frame(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_a_table_shows_apart_is_all_in_one_frame(tmp_path: Path) -> None:
 def test_old_trials_that_fit_no_table_do_not_stand_in_the_way(tmp_path: Path) -> None:
     trials = [make_record("a", limit=64), make_record("b", limit=64, data_code="changed since")]
     there = filled(tmp_path / "run", [make_record("a"), make_record("b"), *trials])
-    with pytest.raises(UserError, match="do not fit into one table"):
+    with pytest.raises(UserError, match="different images or image code"):
         tta_bench.frame(there)
     assert list(tta_bench.frame(there, limit=None)["method"]) == ["a", "b"]
     assert list(tta_bench.frame(there, limit=None, method="b")["method"]) == ["b"]
@@ -151,11 +151,11 @@ def test_mistakes_say_what_to_do(run: Path, tmp_path: Path) -> None:
             read(tmp_path / "nowhere")
         with pytest.raises(UserError, match="empty: no records: run `tta-bench run` first"):
             read(filled(tmp_path / "empty", []))
-    with pytest.raises(UserError, match="no such record; there is task=fog, task=snow"):
+    with pytest.raises(UserError, match=r"no such record \(known: task=fog, task=snow\)"):
         tta_bench.predictions(run, task="fgo")
     with pytest.raises(UserError, match="unknown key 'tsk'; did you mean 'task'"):
         tta_bench.predictions(run, tsk="fog")
-    with pytest.raises(UserError, match="no cell of these is done"):
+    with pytest.raises(UserError, match="none of these cells is done"):
         tta_bench.predictions(filled(tmp_path / "failed", [make_failure("b", "NaN logits")]))
     with pytest.raises(UserError, match="predictions cannot be read"):
         tta_bench.predictions(filled(tmp_path / "lost", [make_record("a")]))

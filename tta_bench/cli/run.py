@@ -81,22 +81,11 @@ def _source_beside(own: Sequence[Record], there: Sequence[Record]) -> list[Recor
     """Source's records of an earlier command on the very same streams, so that costs are told in multiples of it."""
     if any(record.cell.method == "source" for record in own):
         return []
-    streams = {_conditions(record.cell) for record in own}
-    same = [r for r in there if r.cell.method == "source" and r.status == "done" and _conditions(r.cell) in streams]
-    newest = {_conditions(record.cell): record for record in sorted(same, key=lambda record: record.finished_at)}
-    return [record for record in same if record is newest[_conditions(record.cell)]]
+    streams = {_same(record.cell) for record in own}
+    found = [r for r in there if r.cell.method == "source" and r.status == "done" and _same(r.cell) in streams]
+    newest = {_same(record.cell): record for record in sorted(found, key=lambda record: record.finished_at)}
+    return [record for record in found if record is newest[_same(record.cell)]]
 
 
-def _conditions(cell: Cell) -> tuple[object, ...]:
-    seen = (
-        cell.tasks,
-        cell.scenario,
-        str(cell.scenario_settings),
-        cell.seed,
-        cell.stream,
-        cell.suite_version,
-        cell.data_code,
-        cell.images,
-        cell.limit,
-    )
-    return (*seen, cell.model, cell.weights, cell.batch_size, cell.device, cell.amp, cell.compile, cell.harness)
+def _same(cell: Cell) -> tuple[object, ...]:
+    return cell.conditions, cell.harness

@@ -9,10 +9,10 @@ KEYS = "scenario, limit, batch_size, model, device, seed, method, task, suite"
 
 
 def add(verb: argparse.ArgumentParser, **changes: Any) -> None:
-    """The option; its value is a list of wishes as `report.choose` takes them."""
+    """The option; its value is a list of filters as `report.choose` takes them."""
     content: dict[str, Any] = {
         "action": "append",
-        "type": wish,
+        "type": filter_of,
         "default": [],
         "metavar": "KEY=VALUE",
         "help": f"only such records, as in limit=none or scenario=mixed; may be repeated (keys: {KEYS})",
@@ -20,7 +20,7 @@ def add(verb: argparse.ArgumentParser, **changes: Any) -> None:
     verb.add_argument("--where", **{**content, **changes})
 
 
-def wish(text: str) -> tuple[str, str]:
+def filter_of(text: str) -> tuple[str, str]:
     from tta_bench.errors import UserError
     from tta_bench.report.choose import parse
 

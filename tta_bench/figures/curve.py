@@ -14,7 +14,7 @@ from tta_bench.errors import UserError, did_you_mean
 from tta_bench.figures import rows, style
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.report.choose import Wish
+from tta_bench.report.choose import Filter
 from tta_bench.report.rows import Row
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Curves:
     notes: tuple[str, ...]
 
 
-def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), where: Sequence[Wish] = ()) -> Curves:
+def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Curves:
     """The panels of a run's streams, in the order of its tasks or of those asked for."""
     found = rows.read(folder, methods, where)
     streams = dict.fromkeys(record.cell.name for row in found.rows for record in row.records)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tta_bench.errors import UserError
 from tta_bench.figures import rows, style
-from tta_bench.report.choose import Wish
+from tta_bench.report.choose import Filter
 from tta_bench.report.costs import MIXED, machines_of, paired, times_other
 from tta_bench.report.rows import Comparison, Row
 
@@ -52,7 +52,7 @@ class Pareto:
         return best
 
 
-def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where: Sequence[Wish] = ()) -> Pareto:
+def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Pareto:
     """One point per row whose tasks are all done."""
     found = rows.read(folder, methods, where)
     price, points, notes = _passes, [], list(found.notes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
 from tta_bench.figures import rows, style
-from tta_bench.report.choose import Wish
+from tta_bench.report.choose import Filter
 from tta_bench.report.rows import Row
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Sweep:
     notes: tuple[str, ...]
 
 
-def data(folder: Path, setting: str = SETTING, where: Sequence[Wish] = ()) -> Sweep:
+def data(folder: Path, setting: str = SETTING, where: Sequence[Filter] = ()) -> Sweep:
     """The sweep in a run's folder; rows that differ in more than the setting are refused."""
     found = rows.read(folder, where=where)
     swept = {float(row.first.cell.settings[setting]): row for row in found.rows if _has(row, setting)}

@@ -10,13 +10,13 @@ from pathlib import Path
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.inspect.inspection import is_inspection
 from tta_bench.records.store import Store
-from tta_bench.report.choose import Wish, comparison
+from tta_bench.report.choose import Filter, comparison
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.tables import per_seed
 from tta_bench.report.values import Value, spread
 
 
-def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Wish] = ()) -> Comparison:
+def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Comparison:
     """The rows of a run, or those of some methods in the order asked for."""
     if is_inspection(folder):
         raise UserError(f"{folder} is an inspection, and this figure needs a run's folder: tta-bench run makes one")
@@ -39,5 +39,4 @@ def average(row: Row, tasks: Sequence[str]) -> Value:
 
 def caution(found: Comparison) -> str:
     """What a reader of the figure must know, for an axis label."""
-    cell = found.rows[0].first.cell
-    return "" if cell.limit is None else f"\nof the first {cell.limit} images"
+    return "" if found.limit is None else f"\nof the first {found.limit} images"

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tta_bench.records.conditions import Conditions
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -50,6 +52,11 @@ class Cell:
     @cached_property
     def key(self) -> str:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """What this cell ran under, apart from its method: when its result may be compared."""
+        return Conditions.of(self)
 
     @property
     def own_settings(self) -> dict[str, Any]:

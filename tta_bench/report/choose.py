@@ -1,41 +1,64 @@
-"""Which records of a folder make a table: those asked for with `--where`, and of these one group that is fair.
+"""Which records of a folder make a table: those that `--where` asks for, and of these one group that is fair.
 
-A folder may hold what several commands left: whole streams and tries with --limit, several scenarios, several batch
-sizes. Groups are never mixed. Without a wish the whole streams come first, and of several groups the newest; a note
-names the others and how to ask for them.
+A folder may hold the records of several commands: whole streams and trials with --limit, several scenarios, batch sizes
+and devices. Groups are never mixed. Unless `--where` says otherwise, whole streams come first, and of several groups
+the newest; a note names the others and the `--where` that shows them.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 from tta_bench.report.fair import table_of
 from tta_bench.report.rows import Comparison, by_table, compare
 
-Wish = tuple[str, str]  # a key of KEYS and a value, as in ("limit", "64")
-Group = tuple[str, str, str]
+Filter = tuple[str, str]  # a key of KEYS and a value, as in ("limit", "64")
 
 KEYS: dict[str, Callable[[Record], tuple[str, ...]]] = {
-    "scenario": lambda r: (r.cell.scenario,),
-    "limit": lambda r: (_limit(r.cell),),
+    "scenario": lambda r: _each_once(r.cell.conditions.scenario, r.cell.scenario),
+    "limit": lambda r: (_limit(r.cell.limit),),
     "batch_size": lambda r: (str(r.cell.batch_size),),
     "model": lambda r: (r.cell.model,),
     "device": lambda r: (r.cell.device,),
     "seed": lambda r: (str(r.cell.seed),),
-    "method": lambda r: tuple(dict.fromkeys((r.label, r.cell.method))),
+    "method": lambda r: _each_once(r.label, r.cell.method),
     "task": lambda r: r.cell.tasks,
-    "suite": lambda r: tuple(dict.fromkeys((r.cell.suite, table_of(r.cell)))),
+    "suite": lambda r: _each_once(r.cell.suite, table_of(r.cell)),
 }
-GROUP = ("scenario", "limit", "batch_size")
 
 
-def parse(text: str) -> Wish:
-    """`key=value` as a wish; a key that is not known is a UserError."""
+@dataclass(frozen=True)
+class Group:
+    """Records that may share a table, as far as a command line can tell them apart."""
+
+    scenario: str
+    limit: int | None
+    batch_size: int
+    device: str
+    records: tuple[Record, ...]
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """The `--where` that shows this group."""
+        return {
+            "scenario": self.scenario,
+            "limit": _limit(self.limit),
+            "batch_size": str(self.batch_size),
+            "device": self.device,
+        }
+
+    @property
+    def newest(self) -> str:
+        return max(record.finished_at for record in self.records)
+
+
+def parse(text: str) -> Filter:
+    """`key=value` as a filter; an unknown key is a UserError."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
         raise UserError(f"expected KEY=VALUE, as in limit=none, got '{text}'")
@@ -45,64 +68,103 @@ def parse(text: str) -> Wish:
     return key, value
 
 
-def comparisons(records: Iterable[Record], wishes: Sequence[Wish] = ()) -> list[Comparison]:
-    """One fair comparison per table that the wished-for records make; refuses before anything is written."""
-    tables = by_table(wished(list(records), wishes))
+def comparisons(records: Iterable[Record], filters: Sequence[Filter] = ()) -> list[Comparison]:
+    """One fair comparison for each table that the matching records make; refuses before anything is written."""
+    tables = by_table(matching(list(records), filters))
     if not tables:
         raise UserError("no records to report: run `tta-bench run` first")
     return [_one_group(records) for records in tables.values()]
 
 
-def comparison(records: Iterable[Record], wishes: Sequence[Wish] = ()) -> Comparison:
-    """The one comparison that the wished-for records make."""
-    found = comparisons(records, wishes)
+def comparison(records: Iterable[Record], filters: Sequence[Filter] = ()) -> Comparison:
+    """The one comparison that the matching records make."""
+    found = comparisons(records, filters)
     if len(found) > 1:
         names = ", ".join(one.suite for one in found)
         raise UserError(f"these records make several tables ({names}): choose one with --where suite=NAME")
     return found[0]
 
 
-def wished(records: Sequence[Record], wishes: Sequence[Wish]) -> list[Record]:
-    """Records that fit every key; a key given twice means either value. A wish that nothing fits is refused."""
-    wanted: dict[str, list[str]] = defaultdict(list)
-    for key, value in wishes:
-        known = list(dict.fromkeys(there for record in records for there in KEYS[key](record)))
+def matching(records: Sequence[Record], filters: Sequence[Filter]) -> list[Record]:
+    """Records that match every key; a key given twice means either value. A value that no record has is refused."""
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for key, value in filters:
+        wanted[key].add(value)
+    values = {key: [KEYS[key](record) for record in records] for key in wanted}
+    if "limit" in wanted:
+        values["limit"] = [tuple(map(_limit, limits)) for limits in _limits(records)]
+    for key, value in filters:
+        known = list(dict.fromkeys(there for found in values[key] for there in found))
         if value not in known:
-            raise UserError(f"--where {key}={value}: no such record; there is {key}={f', {key}='.join(known)}")
-        wanted[key].append(value)
-    found = [r for r in records if all(set(KEYS[key](r)) & set(values) for key, values in wanted.items())]
-    if records and not found:
-        told = " ".join(f"--where {key}={value}" for key, value in wishes)
-        raise UserError(f"{told}: no record fits all of these")
+            raise UserError(f"--where {key}={value}: no such record (known: {key}={f', {key}='.join(known)})")
+    kept = [
+        record for i, record in enumerate(records) if all(not wanted[key].isdisjoint(values[key][i]) for key in wanted)
+    ]
+    if records and not kept:
+        asked = " ".join(f"--where {key}={value}" for key, value in filters)
+        raise UserError(f"{asked}: no record matches all of these")
+    return kept
+
+
+def groups(records: Sequence[Record]) -> list[Group]:
+    """Records sorted by scenario, limit, batch size and device.
+
+    A task with fewer images than a limit is whole under that limit, so its records may be in several groups.
+    """
+    alike: dict[tuple[str, int, str], list[Record]] = defaultdict(list)
+    for record in records:
+        alike[record.cell.conditions.table].append(record)
+    found = []
+    for (scenario, batch_size, device), those in alike.items():
+        by_limit: dict[int | None, list[Record]] = defaultdict(list)
+        for record, limits in zip(those, _limits(those), strict=True):
+            for limit in limits:
+                by_limit[limit].append(record)
+        whole = {id(record) for record in by_limit.get(None, [])}
+        if any(limit is not None and whole <= {id(record) for record in part} for limit, part in by_limit.items()):
+            by_limit.pop(None, None)  # only tasks too short to be cut: they belong to a run with --limit
+        found += [Group(scenario, limit, batch_size, device, tuple(part)) for limit, part in by_limit.items()]
+    return found
+
+
+def _limits(records: Sequence[Record]) -> list[tuple[int | None, ...]]:
+    """Under which limits each record would have come out as it is; None stands for no limit."""
+    cut = {(r.cell.limit, r.cell.conditions.table, r.cell.conditions.key) for r in records if r.cell.limit is not None}
+    limits = sorted({limit for limit, *_ in cut if limit is not None})
+    images = {record.cell.stream: record.samples for record in records if record.samples}
+    found: list[tuple[int | None, ...]] = []
+    for record in records:
+        cell, size = record.cell, images.get(record.cell.stream)
+        if cell.limit is not None or size is None:
+            found.append((cell.limit,))
+            continue
+        where, tasks = (cell.conditions.table, cell.conditions.key), len(set(cell.tasks))
+        fits = [limit for limit in limits if size <= limit * tasks and (limit, *where) not in cut]
+        found.append((None, *fits))
     return found
 
 
 def _one_group(records: Sequence[Record]) -> Comparison:
-    groups: dict[Group, list[Record]] = defaultdict(list)
-    for record in records:
-        groups[_group(record)].append(record)
-    chosen = max(groups.values(), key=lambda those: (_whole(those), max(record.finished_at for record in those)))
-    found = compare(chosen)
-    others = [those for those in groups.values() if those is not chosen]
-    return replace(found, notes=(*found.notes, *(_note(those[0], chosen[0], len(those)) for those in others)))
+    found = groups(records)
+    chosen = max(found, key=lambda group: (group.limit is None, group.newest))
+    made = compare(chosen.records)
+    shown = {id(record) for record in chosen.records}
+    notes = [_note(group, chosen, sum(id(record) not in shown for record in group.records)) for group in found]
+    return replace(made, notes=(*made.notes, *filter(None, notes)))
 
 
-def _note(other: Record, chosen: Record, count: int) -> str:
-    pairs = zip(GROUP, _group(other), _group(chosen), strict=True)
-    differing = [f"{key}={value}" for key, value, shown in pairs if value != shown]
-    many = f"{count} record" if count == 1 else f"{count} records"
-    ask = " ".join(f"--where {wish}" for wish in differing)
-    return f"Left out, not comparable: {many} with {', '.join(differing)}; show them with `{ask}`."
+def _note(other: Group, chosen: Group, count: int) -> str:
+    if not count:
+        return ""
+    differing = {key: value for key, value in other.filters.items() if value != chosen.filters[key]}
+    named = ", ".join(f"{key}={value}" for key, value in differing.items())
+    ask = " ".join(f"--where {shlex.quote(f'{key}={value}')}" for key, value in differing.items())
+    return f"Left out, not comparable: {count} record{'s'[: count > 1]} with {named}; show them with `{ask}`."
 
 
-def _group(record: Record) -> Group:
-    scenario, limit, batch_size = (KEYS[key](record)[0] for key in GROUP)
-    return scenario, limit, batch_size
+def _limit(limit: int | None) -> str:
+    return "none" if limit is None else str(limit)
 
 
-def _whole(records: Sequence[Record]) -> bool:
-    return records[0].cell.limit is None
-
-
-def _limit(cell: Cell) -> str:
-    return "none" if cell.limit is None else str(cell.limit)
+def _each_once(*values: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))

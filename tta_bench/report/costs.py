@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from tta_bench.records.conditions import StreamKey, TimeConditions
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import FAILED, Table, Value
 
 IMAGES = 50_000
-MIXED = "Times differ in hardware, threads or version of torch"
+MIXED = "Times were measured under different conditions"
 COLUMNS = ("seconds", "ms/image", "× Source", "min/50k", "forwards/image", "backwards/image", "peak MiB", "prepare s")
 
 
@@ -32,21 +32,22 @@ def time_table(comparison: Comparison) -> Table:
 
 
 def machines_of(comparison: Comparison) -> list[str]:
-    """What did the work, each once: the hardware, and torch where its versions differ."""
-    done = [record.environment for record in comparison.records if record.status == "done"]
-    mixed = len({_torch(there) for there in done}) > 1
-    return sorted(
-        f"{chip}, {_threads(threads)}{f', {torch}' if mixed else ''}"
-        for chip, threads, torch in {(there.get("device_name"), there.get("threads"), _torch(there)) for there in done}
+    """What the times were measured on, each once: the hardware, and what else differs."""
+    machines = sorted(
+        {TimeConditions.of(record.environment) for record in comparison.records if record.status == "done"}
     )
-
-
-def _torch(environment: Mapping[str, Any]) -> str:
-    return f"torch {environment.get('packages', {}).get('torch', 'unknown')}"
-
-
-def _threads(count: Any) -> str:
-    return f"{count} thread" if count == 1 else f"{count} threads"
+    torches, spins = ({getattr(machine, name) for machine in machines} for name in ("torch", "spin_count"))
+    return [
+        ", ".join(
+            [
+                machine.device_name,
+                f"{machine.threads} thread{'s'[: machine.threads != 1]}",
+                *([f"torch {machine.torch}"] if len(torches) > 1 else []),
+                *([f"GOMP_SPINCOUNT {machine.spin_count or 'not set'}"] if len(spins) > 1 else []),
+            ]
+        )
+        for machine in machines
+    ]
 
 
 def _steady_note(comparison: Comparison) -> str:
@@ -104,26 +105,22 @@ def _costs(row: Row, source: Sequence[Record]) -> tuple[Value, ...]:
 def paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Record, Record]]:
     """Records and another row's on the same streams, so that a failed task does not tilt the ratio.
 
-    Where the others ran in several ways (bf16, compiled), the way of the record itself comes first.
+    Where the others ran in several modes (bf16, compiled), the record's own mode comes first.
     """
-    by_stream: dict[tuple[str, str, int], list[Record]] = defaultdict(list)
+    by_stream: dict[StreamKey, list[Record]] = defaultdict(list)
     for other in others:
-        by_stream[_stream(other)].append(other)
-    way: Callable[[Record], tuple[str | None, bool]] = lambda r: (r.cell.amp, r.cell.compile)  # noqa: E731
-    return [
-        (record, max(those, key=lambda other: way(other) == way(record)))
-        for record in records
-        if (those := by_stream[_stream(record)])
-    ]
+        by_stream[other.cell.conditions.key].append(other)
+    found = []
+    for record in records:
+        those, mode = by_stream[record.cell.conditions.key], record.cell.conditions.mode
+        if those:
+            found.append((record, next((other for other in those if other.cell.conditions.mode == mode), those[0])))
+    return found
 
 
 def times_other(pairs: Sequence[tuple[Record, Record]]) -> float | None:
     """Steady time per image of the first of each pair as a multiple of the second's; None without pairs."""
     return steady_ms([own for own, _ in pairs]) / steady_ms([other for _, other in pairs]) if pairs else None
-
-
-def _stream(record: Record) -> tuple[str, str, int]:
-    return record.cell.suite, record.cell.name, record.cell.seed
 
 
 def _memory_note(comparison: Comparison) -> list[str]:

@@ -96,8 +96,8 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
 
 def pairs(first: Row, second: Row) -> list[tuple[Record, Record]]:
     """Finished records of the two on the same streams."""
-    there = {_stream_name(record.cell): record for record in second.done}
-    return [(one, there[_stream_name(one.cell)]) for one in first.done if _stream_name(one.cell) in there]
+    there = {record.cell.conditions.stream: record for record in second.done}
+    return [(one, there[stream]) for one in first.done if (stream := one.cell.conditions.stream) in there]
 
 
 def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: NDArray[np.int64]) -> Stream:
@@ -108,10 +108,6 @@ def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: N
 
 def _stream(one: Record, other: Record, runs: Runs) -> Stream:
     return make_stream(one.cell, runs.correct(one.cell), runs.correct(other.cell), runs.index(one.cell))
-
-
-def _stream_name(cell: Cell) -> tuple[str, str, int, str]:
-    return cell.suite, cell.name, cell.seed, cell.stream
 
 
 def _notes(comparison: Comparison, first: Row, second: Row, shared: int) -> list[str]:

@@ -1,44 +1,15 @@
-"""Whether records may share a table: same images, order, weights and batches. If not, who must run again."""
+"""Whether records may share a table. If not, which cells must run again, and how."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
 
 from tta_bench.errors import UnmatchedStreams, UserError
 from tta_bench.records.cell import Cell
+from tta_bench.records.conditions import RULES, Rule, StreamKey
 from tta_bench.records.record import Record
 from tta_bench.suites import suite
-
-
-class Rule(NamedTuple):
-    """Something that all cells of a group must share, and how a command line asks for it."""
-
-    what: str
-    value: Callable[[Cell], str]
-    option: Callable[[Cell], str]
-    key: str = ""  # by which `--where` tells them apart
-
-
-EVERYWHERE = (
-    Rule("--scenario", lambda c: c.scenario, lambda c: f"with --scenario {c.scenario}", "scenario"),
-    Rule(
-        "--limit",
-        lambda c: str(c.limit),
-        lambda c: f"with --limit {c.limit}" if c.limit else "without --limit",
-        "limit",
-    ),
-    Rule("batch size", lambda c: str(c.batch_size), lambda c: f"with --batch-size {c.batch_size}", "batch_size"),
-    Rule("device", lambda c: c.device, lambda c: f"with --device {c.device}", "device"),
-)
-WEIGHTS = Rule("source weights", lambda c: f"{c.model} {c.weights[:12]}", lambda c: f"with --model {c.model}", "model")
-IMAGES = Rule(
-    "the images, their code or their description",
-    lambda c: f"version {c.suite_version}, {c.data_code}, {c.images}, {json.dumps(c.data, sort_keys=True)}",
-    lambda c: "with this version and the same images",
-)
 
 
 def table_of(cell: Cell) -> str:
@@ -57,64 +28,59 @@ def shipped_suite(cell: Cell) -> suite.Suite | None:
 
 
 def check_fair(records: Sequence[Record]) -> None:
-    """Refuse records that do not fit into one table; the message names cells and the way out."""
+    """Refuse records that do not fit into one table; the message names cells and what to do."""
     tables = list(dict.fromkeys(table_of(record.cell) for record in records))
     if len(tables) > 1:
-        raise UserError(f"these records do not fit into one table: suite differs ({', '.join(tables)})")
-    for rule in EVERYWHERE:
-        _hold(rule, records)
-    by_source, by_task = defaultdict(list), defaultdict(list)
+        raise UserError(f"These records belong to different tables: {', '.join(tables)}")
+    for rule in RULES:
+        _check(rule, records)
+    _check_orders(records)
+
+
+def _check(rule: Rule, records: Sequence[Record]) -> None:
+    agreed: dict[Hashable, str] = {}
     for record in records:
-        by_source[_source_domain(record.cell)].append(record)
-        by_task[record.cell.suite, record.cell.name].append(record)
-    for group in by_source.values():
-        _hold(WEIGHTS, group)
-    for group in by_task.values():
-        _hold(IMAGES, group)
-    _hold_orders(records)
+        conditions = record.cell.conditions
+        value = rule.value(conditions)
+        if value is not None and agreed.setdefault(rule.scope(conditions), value) != value:
+            scope = rule.scope(conditions)
+            _refuse(rule, [r for r in records if rule.scope(r.cell.conditions) == scope])
 
 
-def _source_domain(cell: Cell) -> str:
-    """Transfers from one domain share a source model; all other tasks share one."""
-    source, to, _ = cell.name.partition("-to-")
-    return source if to else ""
-
-
-def _hold(rule: Rule, records: Sequence[Record]) -> None:
+def _refuse(rule: Rule, records: Sequence[Record]) -> None:
+    """Say who differs, and how to run the fewer and older of them again."""
     found: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        found[rule.value(record.cell)].append(record)
-    if len(found) == 1:
-        return
+        value = rule.value(record.cell.conditions)
+        if value is not None:
+            found[value].append(record)
     seen = "; ".join(f"{_cells(group)}: {value}" for value, group in found.items())
     most = max(found.values(), key=lambda group: (len(group), max(record.finished_at for record in group)))
     others = dict.fromkeys(r.label for group in found.values() if group is not most for r in group)
-    raise UserError(
-        f"these records do not fit into one table: {rule.what} differs ({seen}): "
-        f"run {', '.join(others)} again {rule.option(most[0].cell)}{_apart(rule, records)}"
-    )
+    remedy = f"run {', '.join(others)} again {rule.remedy.format(most[0].cell.conditions)}"
+    raise UserError(f"These records use different {rule.noun}: {seen}: {remedy}{_apart(rule, records)}")
 
 
 def _apart(rule: Rule, records: Sequence[Record]) -> str:
-    """The other way out, where one exists: a table of each kind."""
-    values = {getattr(record.cell, rule.key) for record in records} if rule.key else set()
+    """The other remedy, where there is one: a table of each kind."""
+    values = dict.fromkeys(getattr(record.cell.conditions, rule.where) for record in records) if rule.where else {}
     if len(values) < 2:
         return ""
-    value = getattr(records[0].cell, rule.key)
-    return f", or report them apart, as with --where {rule.key}={'none' if value is None else value}"
+    value = next(iter(values))
+    return f", or report them separately, as with --where {rule.where}={'none' if value is None else value}"
 
 
-def _hold_orders(records: Sequence[Record]) -> None:
-    orders: dict[tuple[str, str, int], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+def _check_orders(records: Sequence[Record]) -> None:
+    orders: dict[StreamKey, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        cell = record.cell
-        orders[cell.suite, cell.name, cell.seed][cell.stream].append(record.label)
-    for (_, name, seed), seen_by in orders.items():
+        key, order = record.cell.conditions.stream
+        orders[key][order].append(record.label)
+    for key, seen_by in orders.items():
         if len(seen_by) > 1:
-            who = "; ".join(f"{', '.join(dict.fromkeys(labels))} ({stream})" for stream, labels in seen_by.items())
+            who = "; ".join(f"{', '.join(dict.fromkeys(labels))} ({order})" for order, labels in seen_by.items())
             raise UnmatchedStreams(
-                f"{name}, seed {seed}: methods saw different images or orders: {who}: "
-                f"run them again together with --seeds {seed}"
+                f"{key.name}, seed {key.seed}: methods saw different images or orders: {who}: "
+                f"run them again together with --seeds {key.seed}"
             )
 
 

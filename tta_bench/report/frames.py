@@ -6,9 +6,7 @@ over a frame is the mean of the table.
 
 from __future__ import annotations
 
-import math
 import os
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.report import choose
-from tta_bench.report.fair import table_of
-from tta_bench.report.rows import Comparison, compare
+from tta_bench.report.measured import measured
+from tta_bench.report.rows import Comparison, by_table, compare
 from tta_bench.report.runs import Runs
 
 if TYPE_CHECKING:
@@ -41,16 +39,16 @@ IMAGE = {
 def frame(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
     """The cells of run folders, one row per cell and task; `accuracy` and `top5` in percent, `ece` in [0, 1].
 
-    All scenarios, limits, batch sizes and models are in it, each told by its column. A failed cell has its `status`
+    All scenarios, limits, batch sizes and models are in it, each with its column. A failed cell has its `status`
     and `reason`, and no numbers. Of a stream over several tasks only `accuracy` is the task's own: `top5` and `ece`
     are missing, costs are those of the whole stream, once per task (`drop_duplicates("cell")` before a sum).
     `where` chooses, with the keys of `tta-bench report --where` and one value or several: `frame("run", limit=None)`.
-    `frame.attrs["notes"]` holds what a report would say of these records.
+    `frame.attrs["notes"]` holds the notes that a report would print.
     """
     import pandas as pd
 
     runs = _open(folder, *more)
-    wanted = {id(record) for record in choose.wished(runs.records, _wishes(where))}
+    wanted = {id(record) for record in choose.matching(runs.records, _filters(where))}
     found = _comparisons(runs, wanted)
     lines = [
         _line(row.label, task, record)
@@ -73,13 +71,13 @@ def predictions(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
     `where` says which cells to read, with the keys of `tta-bench report --where` and one value or several:
     `predictions("run", task="fog", method=["source", "sar"])`. `image` is the image's place in its task, the same for
     every method; `cell` is that of `frame`. A stream over several tasks or severities counts `image` through all of
-    them, and its `task` is missing: records do not keep which image is of which.
+    them, and its `task` is missing: records do not say which image belongs to which task.
     """
     import numpy as np
     import pandas as pd
 
     runs = _open(folder, *more)
-    wanted = {id(record) for record in choose.wished(runs.records, _wishes(where))}
+    wanted = {id(record) for record in choose.matching(runs.records, _filters(where))}
     cells = [
         (row.label, record)
         for comparison in _comparisons(runs, wanted)
@@ -88,11 +86,11 @@ def predictions(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
         if id(record) in wanted
     ]
     if not cells:
-        raise UserError("no cell of these is done, so nothing is predicted: run the same command again")
+        raise UserError("none of these cells is done, so there are no predictions: run the same command again")
     found = [runs.predictions(record.cell) for _, record in cells]
     lengths = [len(one.index) for one in found]
     who = pd.DataFrame([_who(label, record) for label, record in cells])
-    who = who.astype(dict.fromkeys(who.columns.drop("seed"), "category"))  # one word for each of millions of images
+    who = who.astype(dict.fromkeys(who.columns.drop("seed"), "category"))  # millions of images share few words
     batches = [np.arange(length) // record.cell.batch_size for length, (_, record) in zip(lengths, cells, strict=True)]
     arrays = {name: np.concatenate([getattr(one, attribute) for one in found]) for name, attribute in IMAGE.items()}
     who = who.loc[who.index.repeat(lengths)].reset_index(drop=True)
@@ -110,33 +108,38 @@ def _open(*folders: Folder) -> Runs:
 def _comparisons(runs: Runs, wanted: Collection[int]) -> list[Comparison]:
     """Every fair comparison that holds a wanted record, whole, so that labels are those of the tables.
 
-    A report shows one of each table, a frame has room for all.
+    A report shows one group of each table, a frame has room for all. Each record is in one of them.
     """
-    groups: dict[tuple[object, ...], list[Record]] = defaultdict(list)
-    for record in runs.records:
-        cell = record.cell
-        groups[table_of(cell), cell.scenario, cell.limit, cell.batch_size, cell.device, cell.model].append(record)
-    return [compare(records) for records in groups.values() if any(id(record) in wanted for record in records)]
+    found, placed = [], set[int]()
+    for records in by_table(runs.records).values():
+        for group in sorted(choose.groups(records), key=lambda group: group.limit is not None):
+            own = [record for record in group.records if id(record) not in placed]
+            placed |= {id(record) for record in own}
+            by_model: dict[str, list[Record]] = {}
+            for record in own:
+                by_model.setdefault(record.cell.model, []).append(record)
+            found += [compare(those) for those in by_model.values() if any(id(one) in wanted for one in those)]
+    return found
 
 
-def _wishes(where: dict[str, object]) -> list[choose.Wish]:
-    wishes = []
+def _filters(where: dict[str, object]) -> list[choose.Filter]:
+    found = []
     for key, value in where.items():
         values: Sequence[object] = value if isinstance(value, list | tuple) else [value]
-        wishes += [choose.parse(f"{key}={'none' if one is None else one}") for one in values]
-    return wishes
+        found += [choose.parse(f"{key}={'none' if one is None else one}") for one in values]
+    return found
 
 
 def _line(label: str, task: str, record: Record) -> dict[str, Any]:
     cell, there = record.cell, record.environment
     return {
         "suite": cell.suite,
-        "scenario": cell.scenario,
+        "scenario": cell.conditions.scenario,
         "task": task,
         "severity": None if cell.scenario == "gradual" else cell.data.get("severity"),  # that one rises and falls
         "seed": cell.seed,
         "method": label,
-        **_measured(task, record),
+        **_numbers(task, record),
         "scored": record.score_point or None,
         "needs_source": record.needs_source if record.status == "done" else None,
         "status": record.status,
@@ -159,22 +162,21 @@ def _line(label: str, task: str, record: Record) -> dict[str, Any]:
     }
 
 
-def _measured(task: str, record: Record) -> dict[str, float | None]:
-    """The numbers of a cell, under the names that the leaderboard's CSV has for them; a failed cell has none."""
-    done, images = record.status == "done", max(record.samples, 1)
-    alone = done and len(record.cell.tasks) == 1
+def _numbers(task: str, record: Record) -> dict[str, float | None]:
+    """The numbers of a cell, accuracies in percent; a failed cell has none."""
+    found = measured(record, task)
     return {
-        "accuracy": 100 * record.task_top1.get(task, math.nan) if done else math.nan,
-        "top5": 100 * record.top5 if alone else math.nan,
-        "ece": record.ece if alone else math.nan,
+        "accuracy": 100 * found.accuracy,
+        "top5": 100 * found.top5,
+        "ece": found.ece,
         "images": record.samples,
-        "seconds": record.seconds["adapt"] if done else math.nan,
-        "prepare_seconds": record.seconds["prepare"] if done else math.nan,
-        "ms_per_image": record.steady_ms_per_image if done else math.nan,
-        "forwards_per_image": record.sample_forwards / images if done else math.nan,
-        "backwards_per_image": record.sample_backwards / images if done else math.nan,
-        "resets": record.resets if done else None,
-        "peak_mib": record.memory["bytes"] / 2**20 if done and "bytes" in record.memory else math.nan,
+        "seconds": found.seconds,
+        "prepare_seconds": found.prepare_seconds,
+        "ms_per_image": found.ms_per_image,
+        "forwards_per_image": found.forwards_per_image,
+        "backwards_per_image": found.backwards_per_image,
+        "resets": record.resets if record.status == "done" else None,
+        "peak_mib": found.peak_mib,
     }
 
 
@@ -182,7 +184,7 @@ def _who(label: str, record: Record) -> dict[str, Any]:
     cell = record.cell
     return {
         "suite": cell.suite,
-        "scenario": cell.scenario,
+        "scenario": cell.conditions.scenario,
         "task": cell.tasks[0] if len(cell.tasks) == 1 else None,
         "seed": cell.seed,
         "method": label,

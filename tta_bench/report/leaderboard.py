@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tta_bench.errors import UserError
+from tta_bench.records.conditions import StreamKey
 from tta_bench.records.record import Record
 from tta_bench.report.costs import steady_ms
 from tta_bench.report.differences import make_stream
+from tta_bench.report.measured import measured
 from tta_bench.report.render import csv_lines
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
@@ -46,8 +49,9 @@ CLOSE_NOTE = "≈: not distinguishable from the best (paired, all tasks together
 
 def tidy_csv(comparison: Comparison) -> str:
     """One line per row, task and seed, sorted by label, order of tasks and seed; accuracies are fractions."""
+    order = {task: place for place, task in enumerate(comparison.tasks)}
     lines = [
-        (row.label, comparison.tasks.index(task), record.cell.seed, _tidy(row.label, task, record))
+        (row.label, order[task], record.cell.seed, _tidy(row.label, task, record))
         for row in comparison.rows
         for record in row.records
         for task in record.cell.tasks
@@ -56,24 +60,33 @@ def tidy_csv(comparison: Comparison) -> str:
 
 
 def _tidy(label: str, task: str, record: Record) -> list[str]:
-    cell, images = record.cell, max(record.samples, 1)
-    who = [label, cell.method, json.dumps(cell.own_settings, sort_keys=True), cell.suite, task, str(cell.seed)]
-    whose = [cell.model, cell.weights, cell.stream, record.status, record.reason]
-    if record.status != "done":
-        return [*who, *[""] * (len(COLUMNS) - len(who) - len(whose)), *whose]
-    alone = len(cell.tasks) == 1  # a stream over several tasks has these for all of them together only
-    measured = [
-        f"{record.task_top1[task]:.4f}" if task in record.task_top1 else "",
-        f"{record.top5:.4f}" if alone else "",
-        f"{record.ece:.4f}" if alone else "",
-        record.score_point,
-        f"{record.sample_forwards / images:.3f}",
-        f"{record.sample_backwards / images:.3f}",
-        "yes" if record.needs_source else "no",
-        f"{record.steady_ms_per_image:.3f}",
-        f"{record.memory.get('bytes', 0) / 2**20:.0f}",
+    cell, found, done = record.cell, measured(record, task), record.status == "done"
+    return [
+        label,
+        cell.method,
+        json.dumps(cell.own_settings, sort_keys=True),
+        cell.suite,
+        task,
+        str(cell.seed),
+        _digits(found.accuracy, 4),
+        _digits(found.top5, 4),
+        _digits(found.ece, 4),
+        record.score_point if done else "",
+        _digits(found.forwards_per_image, 3),
+        _digits(found.backwards_per_image, 3),
+        ("yes" if record.needs_source else "no") if done else "",
+        _digits(found.ms_per_image, 3),
+        _digits(found.peak_mib, 0),
+        cell.model,
+        cell.weights,
+        cell.stream,
+        record.status,
+        record.reason,
     ]
-    return [*who, *measured, *whose]
+
+
+def _digits(value: float, digits: int) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -122,10 +135,10 @@ def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
 
 def not_distinguishable(rows: Sequence[Row], runs: Runs) -> set[str]:
     """Labels of rows whose mean difference to the first, over all streams that both have, may well be chance."""
-    by_stream: dict[tuple[str, str, int], list[tuple[str, Record]]] = defaultdict(list)
+    by_stream: dict[StreamKey, list[tuple[str, Record]]] = defaultdict(list)
     for row in rows:
         for record in row.done:
-            by_stream[record.cell.suite, record.cell.name, record.cell.seed].append((row.label, record))
+            by_stream[record.cell.conditions.key].append((row.label, record))
     blocks: dict[str, list[Blocks]] = defaultdict(list)
     best = rows[0].label
     for records in by_stream.values():

@@ -60,7 +60,8 @@ def time_ratio(pairs: Sequence[tuple[Record, Record]]) -> TimeRatio | None:
 
 def _matched(own: Record, base: Record) -> Floats | None:
     """Seconds of both for every batch but the first: [2, batches]."""
-    same = own.cell.stream == base.cell.stream and own.cell.batch_size == base.cell.batch_size
+    ours, theirs = own.cell.conditions, base.cell.conditions
+    same = (ours.stream, ours.batch_size) == (theirs.stream, theirs.batch_size)
     if not same or len(own.batch_seconds) != len(base.batch_seconds) or len(own.batch_seconds) < 2:
         return None
     return np.array([own.batch_seconds[1:], base.batch_seconds[1:]])

@@ -22,11 +22,16 @@ LOUD = ("FAILED", "NOT ", "WARNING")  # notes that must not be overlooked
 
 def show(table: Table, console: Console) -> None:
     """Print a table; one that is too wide for the screen is turned or cut into blocks, so that no figure is lost."""
-    for part in _fitting(table, console):
-        console.print(_rich(part))
-    for note in table.notes:
-        console.print(Text(f"  {clean(note)}", style="bold red" if note.startswith(LOUD) else "dim"))
+    for part in parts(table, console):
+        console.print(part)
     console.print()
+
+
+def parts(table: Table, console: Console) -> Iterator[RichTable | Text]:
+    """A table as rich draws it: one or more blocks that fit the screen, then the notes."""
+    yield from map(_rich, _fitting(table, console))
+    for note in table.notes:
+        yield Text(f"  {clean(note)}", style="bold red" if note.startswith(LOUD) else "dim")
 
 
 def _fitting(table: Table, console: Console) -> Iterator[Table]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tta_bench.errors import UserError
@@ -23,15 +24,20 @@ class Row:
 
     @property
     def first(self) -> Record:
-        """A record that speaks for all: the first that is done, if any is."""
-        return next((record for record in self.records if record.status == "done"), self.records[0])
+        """The record that represents the row: the first finished one, if there is any."""
+        return self.done[0] if self.done else self.records[0]
 
-    @property
+    @cached_property
     def done(self) -> list[Record]:
         return [record for record in self.records if record.status == "done"]
 
-    def of(self, task: str) -> list[Record]:
-        return [record for record in self.records if task in record.cell.tasks]
+    @cached_property
+    def by_task(self) -> dict[str, list[Record]]:
+        found: dict[str, list[Record]] = defaultdict(list)
+        for record in self.records:
+            for task in dict.fromkeys(record.cell.tasks):
+                found[task].append(record)
+        return dict(found)
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,14 @@ class Comparison:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
 
-    @property
+    @cached_property
     def records(self) -> list[Record]:
         return [record for row in self.rows for record in row.records]
+
+    @property
+    def limit(self) -> int | None:
+        """How many images of each task were used, where that cut any of them."""
+        return limit_of(self.records)
 
 
 def by_table(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -56,26 +67,30 @@ def by_table(records: Iterable[Record]) -> dict[str, list[Record]]:
     return dict(found)
 
 
+def limit_of(records: Iterable[Record]) -> int | None:
+    return max((record.cell.limit for record in records if record.cell.limit is not None), default=None)
+
+
 def compare(records: Iterable[Record]) -> Comparison:
     """Gather records into rows; refuse what is not comparable and say why."""
     records, notes = _current(list(records))
     if not records:
         raise UserError("no records to report: run `tta-bench run` first")
     check_fair(records)
-    by_row: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    by_row: dict[Hashable, list[Record]] = defaultdict(list)
     for record in records:
         by_row[record.label, _identity(record.cell)].append(record)
     groups = list(by_row.values())
     rows = tuple(Row(label, tuple(group)) for label, group in zip(_labels(groups), groups, strict=True))
-    scenario, limit = records[0].cell.scenario, records[0].cell.limit
-    if scenario != "normal":
-        notes.append(f"Scenario: {scenario}.")
+    first, limit = records[0].cell, limit_of(records)
+    if first.scenario != "normal":
+        notes.append(f"Scenario: {first.conditions.scenario}.")
     if limit is not None:
         notes.append(f"NOT REPORTABLE: only the first {limit} images of each task (--limit {limit}).")
-    if records[0].cell.data.get("allow_partial"):
+    if first.data.get("allow_partial"):
         notes.append("NOT REPORTABLE: a part of the published data (allow_partial).")
     notes += _fewer_seeds(rows)
-    return Comparison(table_of(records[0].cell), _tasks(records), rows, tuple(notes))
+    return Comparison(table_of(first), _tasks(records), rows, tuple(notes))
 
 
 def _tasks(records: Sequence[Record]) -> tuple[str, ...]:
@@ -88,41 +103,47 @@ def _tasks(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _current(records: list[Record]) -> tuple[list[Record], list[str]]:
-    """Leave out parts of streams where whole ones are there, and results of code that has changed since."""
+    """Leave out results on parts of a dataset where whole ones exist, and results of outdated code or data."""
     notes = []
-    whole = [record for record in records if record.reportable]
+    whole = [record for record in records if not record.cell.data.get("allow_partial")]
     if whole and len(whole) < len(records):
-        notes.append(f"{len(records) - len(whole)} records made with --limit are left out.")
+        notes.append(f"Skipped {_count(len(records) - len(whole))} on a part of the published data (allow_partial).")
     records = whole or records
-    method: dict[str, Record] = {}
-    data: dict[tuple[str, str, str, str], Record] = {}
-    for record in records:
-        _keep_newest(method, _identity(record.cell), record)
-        _keep_newest(data, _place(record.cell), record)
+    rows = [_identity(record.cell) for record in records]
+    places = [(row, *_place(record.cell)) for row, record in zip(rows, records, strict=True)]
+    method: dict[Hashable, Record] = {}
+    data: dict[Hashable, Record] = {}
+    for row, place, record in zip(rows, places, records, strict=True):
+        _keep_newest(method, row, record)
+        _keep_newest(data, place, record)
     kept = [
         record
-        for record in records
-        if _method_code(record.cell) == _method_code(method[_identity(record.cell)].cell)
-        and _data_code(record.cell) == _data_code(data[_place(record.cell)].cell)
+        for row, place, record in zip(rows, places, records, strict=True)
+        if _method_code(record.cell) == _method_code(method[row].cell)
+        and _data_code(record.cell) == _data_code(data[place].cell)
     ]
     if len(kept) < len(records):
-        notes.append(f"{len(records) - len(kept)} older records of since changed code or data are left out.")
+        notes.append(f"Skipped {_count(len(records) - len(kept))}: code or data changed since they were made.")
     return kept, notes
 
 
-def _keep_newest(found: dict[Any, Record], key: Any, record: Record) -> None:
+def _count(records: int) -> str:
+    return f"{records} record" if records == 1 else f"{records} records"
+
+
+def _keep_newest(found: dict[Hashable, Record], key: Hashable, record: Record) -> None:
     if key not in found or record.finished_at >= found[key].finished_at:
         found[key] = record
 
 
-def _identity(cell: Cell) -> str:
+def _identity(cell: Cell) -> Hashable:
     """What makes a row: all that a user can choose, without what belongs to a task and without versions of code."""
-    chosen = (cell.method, sorted(cell.own_settings.items()), cell.batch_size, cell.limit)
-    return repr((*chosen, cell.device, cell.scenario, cell.amp, cell.compile))
+    conditions = cell.conditions
+    return cell.method, repr(sorted(cell.own_settings.items())), conditions.table, conditions.mode
 
 
-def _place(cell: Cell) -> tuple[str, str, str, str]:
-    return _identity(cell), cell.suite, cell.name, cell.model
+def _place(cell: Cell) -> tuple[str, str, int | None, str]:
+    return cell.suite, cell.name, cell.limit, cell.model
 
 
 def _method_code(cell: Cell) -> tuple[str, str]:
@@ -136,10 +157,12 @@ def _data_code(cell: Cell) -> tuple[int, str, str, str]:
 def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
     """The rows' labels; where two rows share one, with the settings in which they differ."""
     records = [max(group, key=lambda record: record.finished_at) for group in groups]
+    twins: dict[str, list[Cell]] = defaultdict(list)
+    for record in records:
+        twins[record.label].append(record.cell)
     labels = []
     for record in records:
-        twins = [other.cell for other in records if other.label == record.label]
-        extra = [*differing(record.cell, twins), *_speed_marks(record.cell)]
+        extra = [*differing(record.cell, twins[record.label]), *_speed_marks(record.cell)]
         labels.append(f"{record.label} ({', '.join(extra)})" if extra else record.label)
     return labels
 
@@ -151,7 +174,7 @@ def differing(cell: Cell, others: Iterable[Cell]) -> list[str]:
 
 
 def _speed_marks(cell: Cell) -> list[str]:
-    """What makes a row's times and numbers other than those of the plain run."""
+    """The precision and compilation of a row, where they are not the plain ones."""
     return [*([cell.amp] if cell.amp else []), *(["compiled"] if cell.compile else [])]
 
 
@@ -160,7 +183,7 @@ def _word(value: Any) -> str:
 
 
 def _fewer_seeds(rows: Sequence[Row]) -> list[str]:
-    """A mean over fewer seeds stands beside the others, but not in silence."""
+    """A warning for each row whose mean is over fewer seeds than the others'."""
     seeds = {row.label: sorted({record.cell.seed for record in row.records}) for row in rows}
     most = max(seeds.values(), key=len)
     return [

@@ -76,7 +76,7 @@ def scoring(row: Row) -> tuple[Value, ...]:
 
 def over_seeds(row: Row, task: str) -> Value:
     """Accuracy: mean and sample standard deviation over seeds; one failed seed fails the entry."""
-    records = row.of(task)
+    records = row.by_task.get(task, [])
     if any(record.status != "done" for record in records):
         return Value(word=FAILED)
     scores = [100 * record.task_top1[task] for record in records if task in record.task_top1]

@@ -1,4 +1,4 @@
-"""Starts a run: mistakes are found first, then the folder is made, then cells run. Imports torch only if some are left."""
+"""Starts a run: finds mistakes first, makes the folder, runs what is left. Imports torch only where something is."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _from_predictions(
 
 def _stream(cell: Cell) -> str:
     """The task, or what a stream over several may be called beside those of other suites."""
-    return cell.tasks[0] if len(set(cell.tasks)) == 1 else f"{cell.suite} {cell.scenario}"
+    return cell.tasks[0] if len(set(cell.tasks)) == 1 else f"{cell.suite} {cell.conditions.scenario}"
 
 
 def _curve(record: Record, correct: NDArray[np.bool_]) -> dict[str, Any]:

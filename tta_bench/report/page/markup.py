@@ -39,7 +39,7 @@ def facts(comparison: Comparison) -> str:
         f"model {cell.model}",
         f"batch size {cell.batch_size}",
         cell.device,
-        *([f"scenario {cell.scenario}"] if cell.scenario != "normal" else []),
+        *([f"scenario {cell.conditions.scenario}"] if cell.scenario != "normal" else []),
         _count(len(comparison.rows), "method"),
         _count(len(comparison.tasks), "task"),
         _count(seeds, "seed"),

@@ -1,0 +1,165 @@
+"""When two results may be compared: the one definition that tables, differences, costs, figures and frames share.
+
+`Conditions` is what a cell ran under, apart from its method. Who must agree on what:
+
+| part | shared by |
+|---|---|
+| `table` | all records of a table |
+| `source` | all records whose tasks start from the same source model |
+| `images` | all records of one task |
+| `stream` | records that are compared image by image |
+| `mode` | nobody: another precision or a compiled model is another row |
+
+`RULES` turns these parts into sentences. `TimeConditions` is what times must share in addition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tta_bench.records.cell import Cell
+
+
+class StreamKey(NamedTuple):
+    """One column of a table for one seed."""
+
+    suite: str
+    name: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a cell ran under, apart from its method."""
+
+    suite: str
+    name: str  # of the stream: its task, or the scenario where it runs over several
+    seed: int
+    scenario: str  # with its settings
+    batch_size: int
+    device: str
+    limit: int | None  # images of each task; None where nothing was cut
+    model: str
+    weights: str
+    images: str  # everything that describes them: version, code, digest, the suite's `data`
+    order: str  # digest of the image ids in stream order
+    amp: str | None
+    compile: bool
+    scenario_options: str = field(default="", compare=False)  # the scenario as `tta-bench run` takes it
+
+    @classmethod
+    def of(cls, cell: Cell) -> Conditions:
+        description = json.dumps(cell.data, sort_keys=True)
+        return cls(
+            suite=cell.suite,
+            name=cell.name,
+            seed=cell.seed,
+            scenario=scenario_label(cell),
+            batch_size=cell.batch_size,
+            device=cell.device,
+            limit=cell.limit,
+            model=cell.model,
+            weights=cell.weights,
+            images=f"version {cell.suite_version}, {cell.data_code}, {cell.images}, {description}",
+            order=cell.stream,
+            amp=cell.amp,
+            compile=cell.compile,
+            scenario_options=" ".join([f"--scenario {cell.scenario}", *_settings(cell, "--{} {}")]),
+        )
+
+    @property
+    def table(self) -> tuple[str, int, str]:
+        """What a whole table shares. The limit is checked by `RULES`: short tasks are whole under any limit."""
+        return self.scenario, self.batch_size, self.device
+
+    @property
+    def source(self) -> tuple[str, str]:
+        return self.model, self.weights
+
+    @property
+    def domain(self) -> str:
+        """Tasks of one domain share a source model: transfers by the domain they start from, all others together."""
+        start, to, _ = self.name.partition("-to-")
+        return start if to else ""
+
+    @property
+    def key(self) -> StreamKey:
+        return StreamKey(self.suite, self.name, self.seed)
+
+    @property
+    def stream(self) -> tuple[StreamKey, str]:
+        """Equal for records that saw the same images in the same order."""
+        return self.key, self.order
+
+    @property
+    def limit_option(self) -> str:
+        return "without --limit" if self.limit is None else f"with --limit {self.limit}"
+
+    @property
+    def mode(self) -> tuple[str | None, bool]:
+        return self.amp, self.compile
+
+
+def scenario_label(cell: Cell) -> str:
+    """The scenario with its settings, as in `label-shift, imbalance 1000`."""
+    return ", ".join([cell.scenario, *_settings(cell, "{} {}")])
+
+
+def _settings(cell: Cell, style: str) -> list[str]:
+    settings: Mapping[str, Any] = cell.scenario_settings
+    return [
+        style.format(key, f"{value:.10g}" if isinstance(value, float) else value)
+        for key, value in sorted(settings.items())
+    ]
+
+
+class Rule(NamedTuple):
+    """Something that comparable records have in common, and how to get there where they do not."""
+
+    noun: str  # "These records use different <noun>"
+    scope: Callable[[Conditions], Hashable]  # records of one scope must agree
+    value: Callable[[Conditions], str | None]  # None agrees with everything
+    remedy: str  # how to run a cell again with this value; filled in from the conditions
+    where: str = ""  # the key of `--where` that separates them, if there is one
+
+
+def _table(_: Conditions) -> Hashable:
+    return None
+
+
+RULES = (
+    Rule("scenarios", _table, lambda c: c.scenario, "with {0.scenario_options}", "scenario"),
+    Rule("limits", _table, lambda c: None if c.limit is None else str(c.limit), "{0.limit_option}", "limit"),
+    Rule("limits", lambda c: c.key, lambda c: str(c.limit).lower(), "{0.limit_option}", "limit"),
+    Rule("batch sizes", _table, lambda c: str(c.batch_size), "with --batch-size {0.batch_size}", "batch_size"),
+    Rule("devices", _table, lambda c: c.device, "with --device {0.device}", "device"),
+    Rule(
+        "source weights", lambda c: c.domain, lambda c: f"{c.model} {c.weights[:12]}", "with --model {0.model}", "model"
+    ),
+    Rule(
+        "images or image code", lambda c: (c.suite, c.name), lambda c: c.images, "with this version and the same images"
+    ),
+)
+
+
+@dataclass(frozen=True, order=True)
+class TimeConditions:
+    """What times must share to be compared, in addition to `Conditions`."""
+
+    device_name: str
+    threads: int
+    torch: str
+    spin_count: str  # GOMP_SPINCOUNT: how long idle threads wait before they sleep
+
+    @classmethod
+    def of(cls, environment: Mapping[str, Any]) -> TimeConditions:
+        return cls(
+            device_name=str(environment.get("device_name")),
+            threads=int(environment.get("threads") or 0),
+            torch=str(environment.get("packages", {}).get("torch", "unknown")),
+            spin_count=str(environment.get("GOMP_SPINCOUNT") or ""),
+        )
