@@ -93,7 +93,7 @@ def test_each_table_has_its_own_groups() -> None:
 @pytest.mark.parametrize(
     ("filter_", "said"),
     [
-        ("limit=63", "--where limit=63: no such record (known: limit=none, limit=64)"),
+        ("limit=63", "--where limit=63: no such record (known: limit=64, limit=none)"),
         ("metod=sar", "unknown key 'metod'; did you mean 'method'?"),
         ("limit", "expected KEY=VALUE, as in limit=none, got 'limit'"),
         ("limit=", "expected KEY=VALUE"),

@@ -195,7 +195,7 @@ def test_a_method_without_shifts_leaves_attention_only(cli: Cli, tmp_path: Path)
 
 BAD = [
     (["--method", "tnt"], "unknown method 'tnt'; did you mean 'tent'"),
-    (["--method", "tent", "--tasks", "fgo"], "unknown task 'fgo'; did you mean 'fog'"),
+    (["--method", "tent", "--tasks", "fgo"], "has no task 'fgo'; did you mean 'fog'"),
     (["--method", "tent", "--batches", "0"], "expected a whole number of at least 1"),
     (["--method", "tent", "--set", "dpal.lr=0"], "method 'dpal' is not in this run"),
     (["--method", "tent", "--out", "mine"], "holds other files"),

@@ -44,7 +44,8 @@ def test_the_label_is_no_part_of_what_is_asked(small_suite: Path) -> None:
     spec = requests(small_suite)[0]
     assert replace(spec, label="other").digest == spec.digest
     assert replace(spec, seed=9).digest != spec.digest
-    assert replace(spec, scenario=LabelShift(10)).digest != replace(spec, scenario=LabelShift()).digest
+    shifts = [requests(small_suite, scenario=LabelShift(ratio))[0].digest for ratio in (10, 500_000)]
+    assert len({spec.digest, *shifts}) == 3
 
 
 def test_methods_follow_each_other_on_a_stream(small_suite: Path) -> None:
@@ -74,6 +75,22 @@ def test_a_models_file_has_its_whole_path(small_suite: Path, monkeypatch: pytest
 def test_a_typo_is_one_line(small_suite: Path, choices: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
         requests(small_suite, **choices)
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "said"),
+    [
+        ("scenario", "nomral", "unknown scenario 'nomral'; did you mean 'normal'"),
+        ("scenario_settings", {"imbalance": 3}, "scenario 'normal' has no setting 'imbalance'"),
+        ("seed", "0", "job 3: seed: expected a whole number, got '0'"),
+        ("tasks", "fog", "job 3: tasks: expected a list"),
+        ("sede", 0, "job 3: unknown key 'sede'; did you mean 'seed'"),
+    ],
+)
+def test_a_request_that_does_not_fit_is_one_line(small_suite: Path, key: str, wrong: object, said: str) -> None:
+    content = {**requests(small_suite)[0].to_json(), key: wrong}
+    with pytest.raises(UserError, match=said):
+        CellSpec.from_json(content, "job 3")
 
 
 def test_no_torch_is_imported_to_list_what_is_asked() -> None:

@@ -35,6 +35,9 @@ def from_json(text: str | bytes, where: str) -> Any:
     except (ValueError, RecursionError) as error:
         reason = "too many levels" if isinstance(error, RecursionError) else _one_line(error)
         raise UserError(f"{where}: no valid JSON: {reason}") from error
+    raw = text.encode() if isinstance(text, str) else text
+    if raw.count(b"[") + raw.count(b"{") <= DEEPEST:
+        return content  # too few to be deep; walking thousands of records would take seconds
     level: list[Any] = [content]
     for _ in range(DEEPEST):
         nested = [node for node in level if isinstance(node, (list, dict))]

@@ -19,7 +19,6 @@ from tta_bench.run.choices import Choices, refuse_idle, refuse_unknown
 from tta_bench.run.session import Session
 from tta_bench.run.site import Site, refuse_unwritable_cache
 from tta_bench.run.spec import CellSpec, Row, row_of, spec_of
-from tta_bench.streams.scenarios import Normal
 from tta_bench.suites.suite import Suite
 
 MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take a CPU half a minute, and all of ImageNet-C should take 10 s
@@ -106,7 +105,8 @@ def _try_methods(found: Findings, rows: Sequence[Row], probe: CellSpec, place: B
             label=row.label,
             method=row.method,
             settings=row.settings,
-            scenario=Normal(),
+            scenario="normal",
+            scenario_settings={},
             limit=BATCH * BATCHES,
             compile=False,
         )

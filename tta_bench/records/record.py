@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench import validate
+from tta_bench.errors import UserError
 from tta_bench.records.cell import Cell
 
 SCHEMA = 2
@@ -59,17 +61,16 @@ class Record:
         return {**asdict(self), "key": self.cell.key}
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Record:
-        """Rebuild a record; a missing or unknown field, or a key that does not fit, is a ValueError."""
-        if content.get("schema") != SCHEMA:
-            raise ValueError(f"schema {content.get('schema')!r}, expected {SCHEMA}")
-        known = {f.name for f in fields(cls)}
-        raw: dict[str, Any] = content["cell"]
-        tuples = {key: tuple(raw[key]) for key in ("tasks", "mean", "std")}
-        cell = Cell(**{**raw, **tuples})
-        if cell.key != content.get("key"):
-            raise ValueError("its key does not fit its content")
-        return cls(**{**{k: v for k, v in content.items() if k in known}, "cell": cell})
+    def from_json(cls, content: object, where: str) -> Record:
+        """Rebuild a record; what does not fit is a UserError that names its place."""
+        given = dict(content) if isinstance(content, dict) else {}
+        if given.get("schema") != SCHEMA:
+            raise UserError(f"{where}: schema {given.get('schema')!r}, expected {SCHEMA}")
+        key = given.pop("key", None)
+        record = validate.read(cls, given, where)
+        if record.cell.key != key:
+            raise UserError(f"{where}: its key does not fit its content")
+        return record
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
 from io import BytesIO
@@ -31,12 +32,30 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench import parse, validate
 from tta_bench.errors import UserError
 from tta_bench.files import create_whole, now, process_name, write_whole
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Predictions, Record
 
 REDO = "delete it and run the same command again to redo this cell"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder says of itself."""
+
+    suite: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that filled a folder."""
+
+    at: str
+    command: tuple[str, ...]
+    tasks: tuple[str, ...]  # in the order of the columns
+    methods: tuple[str, ...]  # in the order of the rows
 
 
 class Store:
@@ -93,19 +112,25 @@ class Store:
             raise UserError(f"{self.folder} cannot be moved aside to {target}: {error.strerror}") from error
         return target
 
-    def read_manifest(self) -> dict[str, Any]:
-        return _read_json(self.manifest, "restore it, or start over with --fresh")
+    def read_manifest(self) -> Manifest:
+        try:
+            return validate.read(Manifest, _read_json(self.manifest), str(self.manifest))
+        except UserError as error:
+            raise UserError(f"{error}: restore it, or start over with --fresh") from error
 
     def note_command(self, command: list[str], tasks: Sequence[str], methods: Sequence[str]) -> None:
         """Keep a command, and the order of its tasks and methods for reports."""
-        content = {"at": now(), "command": command, "tasks": list(tasks), "methods": list(methods)}
+        content = Command(now(), tuple(command), tuple(tasks), tuple(methods))
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
-        write_whole(self.commands / f"{stamp}-{process_name()}.json", _json(content))
+        write_whole(self.commands / f"{stamp}-{process_name()}.json", _json(asdict(content)))
 
-    def past_commands(self) -> list[dict[str, Any]]:
+    def past_commands(self) -> list[Command]:
         """The commands that filled this folder, oldest first."""
-        files = sorted(self.commands.glob("[!.]*.json"))
-        return [_read_json(file, "delete it: only the order of rows depends on it") for file in files]
+        try:
+            files = sorted(self.commands.glob("[!.]*.json"))
+            return [validate.read(Command, _read_json(file), str(file)) for file in files]
+        except UserError as error:
+            raise UserError(f"{error}: delete it, only the order of rows depends on it") from error
 
     def note_warnings(self, found: Mapping[str, str]) -> None:
         """Keep what a reader of results with these weights must know; an empty sentence takes one back."""
@@ -194,7 +219,8 @@ class Store:
     def _orders(self) -> tuple[list[str], list[str]]:
         """Tasks and methods, those of the newest command first."""
         commands = self.past_commands()[::-1]
-        tasks, methods = ([name for c in commands for name in c.get(what, [])] for what in ("tasks", "methods"))
+        tasks = [name for command in commands for name in command.tasks]
+        methods = [name for command in commands for name in command.methods]
         return list(dict.fromkeys(tasks)), list(dict.fromkeys(methods))
 
     def _warning_file(self, weights: str) -> Path:
@@ -213,16 +239,16 @@ def read_record(path: Path) -> Record:
 @lru_cache(maxsize=50_000)
 def _read_once(path: Path, mtime: int, size: int, inode: int) -> Record:
     try:
-        return Record.from_json(_read_json(path, REDO))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path}: damaged record ({error}): {REDO}") from error
+        return Record.from_json(_read_json(path), str(path))
+    except UserError as error:
+        raise UserError(f"{error}: {REDO}") from error
 
 
 def refuse_unfit(folder: Path, suite: str) -> None:
     """Say what is wrong with an output folder before anything is done; leaves no trace."""
     if folder.is_dir():
         store = Store(folder)
-        owner = store.read_manifest().get("suite") if store.manifest.exists() else None
+        owner = store.read_manifest().suite if store.manifest.exists() else None
         if owner not in (None, suite):
             raise UserError(f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out")
         # A process that makes or made the folder may have left a temporary file, which begins with a dot.
@@ -245,11 +271,8 @@ def _json(content: Any) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
-def _read_json(path: Path, advice: str) -> dict[str, Any]:
+def _read_json(path: Path) -> Any:
     try:
-        content = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path}: damaged or unreadable ({error}): {advice}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: damaged (expected an object): {advice}")
-    return content
+        return parse.from_json(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error

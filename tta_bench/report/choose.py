@@ -94,7 +94,7 @@ def matching(records: Sequence[Record], filters: Sequence[Filter]) -> list[Recor
     if "limit" in wanted:
         values["limit"] = [tuple(map(_limit, limits)) for limits in _limits(records)]
     for key, value in filters:
-        known = list(dict.fromkeys(there for found in values[key] for there in found))
+        known = sorted({there for found in values[key] for there in found})
         if value not in known:
             raise UserError(f"--where {key}={value}: no such record (known: {key}={f', {key}='.join(known)})")
     kept = [

@@ -75,8 +75,8 @@ class Binder:
             suite=spec.suite,
             suite_version=spec.suite_version,
             tasks=tuple(dict.fromkeys(stream.tasks)),
-            scenario=spec.scenario.name,
-            scenario_settings=spec.scenario.settings,
+            scenario=spec.scenario,
+            scenario_settings=spec.scenario_settings,
             seed=spec.seed,
             method=spec.method,
             settings=setup.settings,
@@ -153,11 +153,11 @@ class Binder:
         return self._models[name]
 
     def stream(self, spec: CellSpec) -> Stream:
-        return make_stream(spec.scenario, spec.suite, spec.seed, self.parts(spec), spec.limit)
+        return make_stream(spec.protocol, spec.suite, spec.seed, self.parts(spec), spec.limit)
 
     def parts(self, spec: CellSpec) -> list[Part]:
         """The images of a stream, part by part."""
-        return [Part(task, self.images(spec, task, level)) for task in spec.tasks for level in spec.scenario.severities]
+        return [Part(task, self.images(spec, task, level)) for task in spec.tasks for level in spec.protocol.severities]
 
     def images(self, spec: CellSpec, task: str, severity: int | None = None) -> ImageSet:
         """A task's images in the size of its model, from the cache if there is one; listed once."""
@@ -211,7 +211,7 @@ def model_name(spec: CellSpec, task: str, dataset: Dataset) -> str:
 def refuse_many_models(spec: CellSpec, names: Collection[str]) -> None:
     """One stream over all tasks has one model."""
     if len(names) > 1:
-        raise UserError(f"--scenario {spec.scenario.name} is one stream, but each task has a source model of its own")
+        raise UserError(f"--scenario {spec.scenario} is one stream, but each task has a source model of its own")
 
 
 def _describe(spec: CellSpec, dataset: Dataset) -> dict[str, Any]:

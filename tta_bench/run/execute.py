@@ -77,7 +77,7 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
     streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
     for spec in streams.values():
         for task in spec.tasks:
-            for severity in sorted(set(spec.scenario.severities), key=str):
+            for severity in sorted(set(spec.protocol.severities), key=str):
                 dataset = place.dataset(spec)  # before weights are asked for, which may be a download
                 (dataset if severity is None else dataset.at_severity(severity)).inspect(task)
     rows = {(spec.label, spec.model): spec for spec in specs}

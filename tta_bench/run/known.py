@@ -70,7 +70,7 @@ def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | N
     """A text for each thing that a cell's key depends on; None where one of them cannot be looked at so lightly."""
     dataset = _dataset(json.dumps(spec.data), spec.tasks, site.data_root)
     model = dataset.model_for(spec.tasks[0]) if spec.model == BY_TASK else spec.model
-    severities = sorted({severity for severity in spec.scenario.severities if severity is not None})
+    severities = sorted({severity for severity in spec.protocol.severities if severity is not None})
     levels = [dataset.at_severity(severity) for severity in severities] or [dataset]
     found = {
         "model": names.stamp(model or ""),

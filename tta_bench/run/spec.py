@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tta_bench import settings
+from tta_bench import settings, validate
 from tta_bench.models.names import findable
 from tta_bench.run.choices import Choices, refuse_misnamed, settings_of
 from tta_bench.streams.scenarios import Scenario, scenario_of
@@ -30,7 +29,7 @@ class CellSpec:
     suite_version: int
     data: dict[str, Any]  # the suite's data block
     tasks: tuple[str, ...]  # of this stream: one, or all where the scenario joins them
-    scenario: Scenario
+    scenario: str
     seed: int
     label: str  # of the row in tables
     method: str
@@ -40,12 +39,18 @@ class CellSpec:
     limit: int | None = None
     amp: str | None = None
     compile: bool = False
+    scenario_settings: dict[str, Any] = field(default_factory=dict)
     paper: str = field(default="", compare=False)  # of the suite: its tables need weights that are named exactly
+
+    @cached_property
+    def protocol(self) -> Scenario:
+        """The scenario as the object that makes streams."""
+        return scenario_of(self.scenario, self.scenario_settings)
 
     @property
     def name(self) -> str:
         """The stream in a word: its task, or the scenario where it runs over several."""
-        return self.tasks[0] if len(self.tasks) == 1 else self.scenario.name
+        return self.tasks[0] if len(self.tasks) == 1 else self.scenario
 
     @cached_property
     def digest(self) -> str:
@@ -54,15 +59,14 @@ class CellSpec:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        scenario = {"name": self.scenario.name, **self.scenario.settings}
-        return {**asdict(self), "tasks": list(self.tasks), "scenario": scenario}
+        return {**asdict(self), "tasks": list(self.tasks)}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> CellSpec:
-        """The spec that `to_json` gave; a wrong scenario is a UserError, a wrong field a TypeError."""
-        given = dict(content["scenario"])
-        scenario = scenario_of(given.pop("name"), given)
-        return cls(**{**content, "tasks": tuple(content["tasks"]), "scenario": scenario})
+    def from_json(cls, content: object, where: str = "request") -> CellSpec:
+        """The spec that `to_json` gave; what does not fit is a UserError that names its place."""
+        spec = validate.read(cls, content, where)
+        _ = spec.protocol
+        return spec
 
 
 def specs(suite: Suite, choices: Choices) -> list[CellSpec]:
@@ -106,7 +110,8 @@ def spec_of(suite: Suite, choices: Choices, row: Row, tasks: tuple[str, ...], se
         suite_version=suite.version,
         data=suite.data,
         tasks=tasks,
-        scenario=choices.scenario,
+        scenario=choices.scenario.name,
+        scenario_settings=choices.scenario.settings,
         seed=seed,
         label=row.label,
         method=row.method,

@@ -15,7 +15,6 @@ from tta_bench.run.bind import Binder
 from tta_bench.run.listing import Watcher
 from tta_bench.run.session import Session, read
 from tta_bench.run.spec import CellSpec
-from tta_bench.streams.scenarios import Normal
 
 IMAGES = 1024
 SIGMAS, SLACK = 4.0, 0.01
@@ -69,7 +68,7 @@ def _score_source(spec: CellSpec, place: Binder) -> tuple[int, int]:
     """How many of the first images Source gets right, and of how many."""
     few = min(IMAGES, spec.limit or IMAGES)
     plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
-    work = place.bind(replace(plain, scenario=Normal(), tasks=spec.tasks[:1], limit=few))
+    work = place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=few))
     session, images = Session(work.setup), work.stream.images
     order = list(work.stream.batches(spec.batch_size))
     hits = 0
