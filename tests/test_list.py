@@ -10,7 +10,7 @@ from tests import trees
 from tests.conftest import Cli
 from tta_bench.suites import suite
 
-WHAT = {"methods": "tent", "suites": "digits-c-5", "models": "digits-vit"}
+WHAT = {"methods": "tent", "suites": "digits-c-5", "models": "digits-vit", "datasets": "imagenet-c"}
 
 
 @pytest.mark.parametrize(("what", "holds"), WHAT.items())
@@ -36,7 +36,7 @@ def test_tables_fit_the_width(
             "suites",
             ("needs: what must lie below --data-root", "found: whether", "answers: the table of the DPAL paper"),
         ),
-        ("models", ("weights: a hash", "TAG=FILE a timm model with the weights of a local .safetensors")),
+        ("models", ("pixels: of a side", "TAG=FILE a timm model with the weights of a local .safetensors")),
     ],
 )
 def test_short_names_are_told_below(cli: Cli, what: str, told: tuple[str, ...]) -> None:
@@ -103,6 +103,7 @@ def test_a_narrow_screen_gets_a_line_for_each_value(
         "methods": "    paper: Wang et al., ICLR 2021",
         "suites": "    tasks: 15",
         "models": "    classes: 10",
+        "datasets": "    options: severity, allow_partial",
     }
     assert lines[first] == expected[what]
     if what == "suites":

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tta_bench import build_method, registry, settings
+from tta_bench import build_method, settings
 from tta_bench.errors import UserError
 from tta_bench.method import Method
 from tta_bench.registry import Registry
@@ -21,7 +21,7 @@ class Distribution:
 
 
 def entry(name: str, value: str, package: str) -> EntryPoint:
-    point = EntryPoint(name, value, registry.GROUP)
+    point = EntryPoint(name, value, "tta_bench.methods")
     vars(point)["dist"] = Distribution(package)
     return point
 
@@ -44,37 +44,37 @@ def test_unknown_name_gets_a_suggestion() -> None:
 
 def test_an_uninstalled_checkout_says_what_to_do() -> None:
     with pytest.raises(UserError, match="no methods registered: run `make demo`"):
-        Registry({}).entry("tent")
+        Registry(claims={}).entry("tent")
 
 
 def test_a_name_claimed_twice_names_both_packages() -> None:
-    twice = Registry({"mine": (entry("mine", "a:A", "pkg-a"), entry("mine", "b:B", "pkg-b"))})
+    twice = Registry(claims={"mine": (entry("mine", "a:A", "pkg-a"), entry("mine", "b:B", "pkg-b"))})
     with pytest.raises(UserError, match="claimed by pkg-a and pkg-b"):
         twice.load("mine")
 
 
 def test_a_broken_plug_in_is_one_line_with_its_error() -> None:
-    broken = Registry({"mine": (entry("mine", "no_such_module:Mine", "pkg-a"),)})
+    broken = Registry(claims={"mine": (entry("mine", "no_such_module:Mine", "pkg-a"),)})
     with pytest.raises(UserError, match="'mine' of pkg-a cannot be imported .*ModuleNotFoundError"):
         broken.load("mine")
 
 
 @pytest.mark.parametrize("name", ["my method", "a,b", "a=b", "a/b", " a", ""])
 def test_a_name_that_no_command_line_can_say_is_refused(name: str) -> None:
-    claims = Registry({name: (entry(name, "tests.test_registry:Picky", "pkg-a"),)})
+    claims = Registry(claims={name: (entry(name, "tests.test_registry:Picky", "pkg-a"),)})
     with pytest.raises(UserError, match=rf"method '{name}' of pkg-a cannot be used: its name may have letters, digits"):
         claims.load(name)
 
 
 @pytest.mark.parametrize("name", ["my-method", "my_method2", "my.method"])
 def test_a_name_that_a_command_line_can_say_is_taken(name: str) -> None:
-    assert Registry({name: (entry(name, "tests.test_registry:Picky", "pkg-a"),)}).load(name).__name__ == "Picky"
+    assert Registry(claims={name: (entry(name, "tests.test_registry:Picky", "pkg-a"),)}).load(name).__name__ == "Picky"
     assert settings.parse([f"{name}.lr=0.5"]) == {name: {"lr": 0.5}}
 
 
 def test_a_plug_in_that_is_no_method_is_refused() -> None:
-    wrong = Registry({"mine": (entry("mine", "pathlib:Path", "pkg-a"),)})
-    with pytest.raises(UserError, match="is no tta_bench.Method class"):
+    wrong = Registry(claims={"mine": (entry("mine", "pathlib:Path", "pkg-a"),)})
+    with pytest.raises(UserError, match="pathlib:Path is no subclass of tta_bench.method.Method"):
         wrong.load("mine")
 
 

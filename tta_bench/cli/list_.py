@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tta_bench.cli import options
 from tta_bench.errors import UserError
+from tta_bench.plugins import OWN
 
 if TYPE_CHECKING:
     from tta_bench.datasets import Dataset
@@ -25,10 +26,10 @@ NARROW = 80  # fewer columns than this hold no table
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "list",
-        help="show methods, suites or models",
+        help="show methods, suites, models or kinds of data",
         description="Show what can be run. Tables wrap to the terminal's width; in a pipe to $COLUMNS, or to 120.",
     )
-    verb.add_argument("what", choices=("methods", "suites", "models"))
+    verb.add_argument("what", choices=("methods", "suites", "models", "datasets"))
     verb.add_argument("--data-root", **options.DATA_ROOT)
     verb.set_defaults(action=run)
 
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.what == "suites":
         _suites(args.data_root)
     else:
-        {"methods": _methods, "models": _models}[args.what]()
+        {"methods": _methods, "models": _models, "datasets": _datasets}[args.what]()
     return 0
 
 
@@ -49,7 +50,7 @@ def _methods() -> None:
         registry.installed().entry("")  # says what to do
     rows = registry.describe(names)
     _show(
-        ("method", "paper", "adapts", "scored", "passes", "source"),
+        ("method", "paper", "adapts", "scored", "passes", "source", "from"),
         [
             (
                 r["name"],
@@ -58,6 +59,7 @@ def _methods() -> None:
                 r["score_point"],
                 r["passes"],
                 "needed" if r["needs_source"] else "–",
+                r["from"],
             )
             for r in rows
             if "error" not in r
@@ -65,9 +67,7 @@ def _methods() -> None:
         "scored: the weights that make the scored answer, those before or after the update (or SAM's perturbed ones); "
         "passes: of the model, per batch; source: whether clean source images are needed before the stream.",
     )
-    for row in rows:
-        if "error" in row:
-            _say(row["error"], "red")
+    _say_problems([row["error"] for row in rows if "error" in row])
 
 
 def _suites(root: Path | None) -> None:
@@ -76,18 +76,21 @@ def _suites(root: Path | None) -> None:
 
     if root is not None and not is_folder(root):
         raise UserError(f"--data-root {root} is no folder")
-    rows, layouts, tags = [], {}, {}
+    rows, layouts, tags, problems = [], {}, {}, list(suite.library().problems)
     for name in suite.names():
-        found = suite.load(name)
-        layout, there = _data(found, root)
+        try:
+            found = suite.load(name)
+            layout, there = _data(found, root)
+        except UserError as error:
+            problems.append(f"suite '{name}' of {suite.library().owner(name)}: {error}")
+            continue
         needs, model = layout.partition("/")[0], found.model.partition(".")[0]
         layouts[needs], tags[model] = layout, found.model
         answers = found.paper if found.paper and _is_published(found.paper) else "–"
-        rows.append(
-            (found.name, str(len(found.tasks)), model, str(found.batch_size), needs or "nothing", there, answers)
-        )
+        counts = str(len(found.tasks)), model, str(found.batch_size)
+        rows.append((found.name, *counts, needs or "nothing", there, answers, suite.library().owner(name)))
     _show(
-        ("suite", "tasks", "model", "batch", "needs", "found", "answers"),
+        ("suite", "tasks", "model", "batch", "needs", "found", "answers", "from"),
         rows,
         "tasks: how many; batch: images per batch; needs: what must lie below --data-root; found: whether it does "
         "(?: say --data-root; `check` tells whether it is whole); "
@@ -99,6 +102,7 @@ def _suites(root: Path | None) -> None:
     _say("what lies below --data-root:")
     for layout in sorted(filter(None, layouts.values())):
         _say(f"  {layout}")
+    _say_problems(problems)
 
 
 def _data(found: Suite, root: Path | None) -> tuple[str, str]:
@@ -128,14 +132,41 @@ def _is_published(table: str) -> bool:
     return table in published.tables()
 
 
-def _models() -> None:
-    from tta_bench.models import source as models
+def _datasets() -> None:
+    from tta_bench import validate
+    from tta_bench.datasets import kind, kinds
 
-    rows = []
-    for name in models.EMBEDDED:
-        model = models.load(name)
-        rows.append((name, str(model.num_classes), model.weights_hash, "comes with tta-bench"))
-    _show(("model", "classes", "weights", "about"), rows, "weights: a hash of their values, as records keep it.")
+    rows, problems = [], []
+    for name in kinds().names():
+        try:
+            cls = kind(name)
+        except UserError as error:
+            problems.append(str(error))
+            continue
+        options = ", ".join(key.name for key in validate.parameters(cls, ()))
+        rows.append((name, options or "–", cls.layout or "nothing", kinds().owner(name)))
+    _show(
+        ("kind", "options", "needs", "from"),
+        rows,
+        "kind: what a suite's `data: {kind: …}` names; options: the other keys there (docs/suites.md); "
+        "needs: what must lie below --data-root.",
+    )
+    _say_problems(problems)
+
+
+def _models() -> None:
+    from tta_bench.models import packaged
+
+    rows, problems = [], []
+    for name in packaged.installed().names():
+        try:
+            found = packaged.describe(name)
+        except UserError as error:
+            problems.append(str(error))
+            continue
+        sizes = [str(size or "–") for size in (found.num_classes, found.input_size)]
+        rows.append((name, *sizes, found.about or "–", packaged.installed().owner(name)))
+    _show(("model", "classes", "pixels", "about", "from"), rows, "pixels: of a side of its images.")
     _say("--model takes these names, and:")
     for what, told in (
         ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
@@ -143,10 +174,21 @@ def _models() -> None:
         ("FILE", "a .safetensors file that `tta-bench train-source` wrote"),
     ):
         _say(f"  {what:<9} {told}")
+    _say_problems(problems)
+
+
+def _say_problems(problems: Sequence[str]) -> None:
+    for problem in problems:
+        _say(problem, "red")
 
 
 def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], footer: str) -> None:
+    """A table; its last column, the package that brings a row, is left out where all come from tta-bench."""
     console = options.narrow_console()
+    if all(row[-1] == OWN for row in rows):
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    else:
+        footer += f" {head[-1]}: the package that brings it."
     if console.width < NARROW:
         for name, *cells in rows:
             _say(name)

@@ -1,42 +1,50 @@
-"""Where a suite's images come from: one module per kind of data, named by `data: {kind: …}` in its YAML."""
+"""Where a suite's images come from: kinds of data, named by `data: {kind: …}` in its YAML.
+
+Each kind is a subclass of `Dataset` behind an entry point of the group `tta_bench.datasets`, imported when it is used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tta_bench import validate
+from tta_bench import plugins, validate
 from tta_bench.datasets.base import Dataset
-from tta_bench.datasets.cifar_c import CifarC
-from tta_bench.datasets.class_folders import ClassFolders
-from tta_bench.datasets.digits_c import DigitsC
-from tta_bench.datasets.file_list import FileList
-from tta_bench.datasets.imagenet_c import ImageNetC
-from tta_bench.datasets.office_home import OfficeHome
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.plugins import Group
 
-__all__ = ["KINDS", "Dataset", "open_dataset"]
+__all__ = ["Dataset", "kind", "kinds", "open_dataset"]
 
-KINDS: dict[str, type[Dataset]] = {
-    "cifar-c": CifarC,
-    "class-folders": ClassFolders,
-    "digits-c": DigitsC,
-    "file-list": FileList,
-    "imagenet-c": ImageNetC,
-    "office-home": OfficeHome,
-}
+
+@cache
+def kinds() -> Group:
+    """The kinds of data that are installed here; read once, imports none of them."""
+    return Group("dataset", plugins.claims("dataset"))
+
+
+def kind(name: str) -> type[Dataset]:
+    """The class behind the name of a kind."""
+    cls: type[Dataset] = kinds().load_class(name, Dataset)
+    return cls
 
 
 def open_dataset(config: Mapping[str, Any], tasks: Sequence[str], root: Path | None) -> Dataset:
     """The dataset that a suite's `data` block describes, checked to know all its tasks."""
     options = dict(config)
-    kind = options.pop("kind", None)
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise UserError(f"data: unknown kind '{kind}'{did_you_mean(str(kind), KINDS)}")
-    cls = KINDS[kind]
-    dataset = cls(root, **validate.arguments(cls, options, f"data: kind '{kind}'", "option"))
-    known = dataset.tasks()
+    name = options.pop("kind", None)
+    if not isinstance(name, str) or name not in kinds().claims:
+        raise UserError(f"data: unknown kind '{name}'{did_you_mean(str(name), kinds().claims)}")
+    cls = kind(name)
+    arguments = validate.arguments(cls, options, f"data: kind '{name}'", "option")
+    try:
+        dataset = cls(root, **arguments)
+        known = dataset.tasks()
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # a stranger's class may raise anything
+        raise UserError(f"data: kind '{name}' cannot be opened: {plugins.one_line(error)}") from error
     for task in tasks:
         if task not in known:
             raise UserError(f"unknown task '{task}'{did_you_mean(task, known)}")

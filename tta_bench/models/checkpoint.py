@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,18 +47,30 @@ def save(model: nn.Module, note: Note, path: Path) -> None:
 
 def load(path: Path) -> tuple[dict[str, Tensor], Note]:
     """Read a checkpoint that `save` wrote."""
-    from safetensors import SafetensorError, safe_open
+    note = read_note(path)
+    with _opened(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, note  # noqa: SIM118 (no mapping)
 
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = (file.metadata() or {}).get(HEADER)
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: no readable safetensors file ({error})") from error
+
+def read_note(path: Path) -> Note:
+    """The note of a checkpoint, without its weights and without torch."""
+    with _opened(path, "numpy") as file:
+        header = (file.metadata() or {}).get(HEADER)
     if header is None:
         raise UserError(f"{path}: has no '{HEADER}' note in its header, so its architecture is unknown")
     where = f"{path}: the '{HEADER}' note in its header"
-    return weights, validate.read(Note, from_json(header, where), where)
+    return validate.read(Note, from_json(header, where), where)
+
+
+@contextmanager
+def _opened(path: Path, framework: str) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework=framework) as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: no readable safetensors file ({error})") from error
 
 
 def describe(path: Path) -> str:

@@ -64,6 +64,8 @@ def train_office_home(
     dataset.domain(domain)  # what is wrong with it shows before weights are asked for, which may be a download
     refuse_unfit(out)
     source = models.load(base)
+    if not source.architecture:
+        raise UserError(f"--model {base}: comes from a package, but checkpoints can describe timm models only")
     images = dataset.sized(source.input_size, source.interpolation).domain(domain)
     order = permutation(len(images.ids), "office-home", domain, "held out")
     held_out = round(HELD_OUT_SHARE * len(order))

@@ -1,4 +1,4 @@
-"""Source models by name: the embedded ViT, a checkpoint file of one's own, or a timm tag with or without a file.
+"""Source models by name: one that a package brings, a file of one's own, or a timm tag with or without a file.
 
 The model normalises its input itself, so methods and streams know nothing of mean and std. Where only some of its
 classes can occur, it gives the logits of those alone, so no method needs to know of a mask.
@@ -9,17 +9,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tta_bench import plugins
 from tta_bench.errors import UserError
-from tta_bench.models import checkpoint, weights
-
-EMBEDDED = {"digits-vit": "digits_vit.safetensors"}
+from tta_bench.models import checkpoint, packaged, weights
+from tta_bench.models.packaged import PackagedModel
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class SourceModel:
     weights_hash: str
     input_size: int = 224
     interpolation: str = "bicubic"
-    architecture: dict[str, Any] = field(default_factory=dict)  # as in the note of a checkpoint
+    architecture: dict[str, Any] = field(default_factory=dict)  # as in the note of a checkpoint; empty of a package's
 
     def fresh(
         self, device: torch.device, class_mask: Sequence[int] | None = None, *, shares_weights: bool = False
@@ -97,12 +96,11 @@ def keep_classes(network: nn.Module, mask: Sequence[int]) -> None:
 def load(name: str) -> SourceModel:
     """A model by its name or file; what cannot be loaded is a UserError that says what to do.
 
-    `digits-vit`, a timm tag, a checkpoint that `train-source` made, or TAG=FILE: a timm model with the weights of
-    a .safetensors, .pth or AugReg .npz file.
+    A name that a package brings (`digits-vit`), a timm tag, a checkpoint that `train-source` made, or TAG=FILE: a timm
+    model with the weights of a .safetensors, .pth or AugReg .npz file.
     """
-    if name in EMBEDDED:
-        with resources.as_file(resources.files("tta_bench.models.checkpoints") / EMBEDDED[name]) as path:
-            return _from_checkpoint(name, path)
+    if name in packaged.installed().claims:
+        return _from_package(name)
     architecture, has_file, file = name.partition("=")
     if has_file:
         return _from_timm(architecture, weights.from_file(architecture, Path(file).expanduser()))
@@ -115,13 +113,29 @@ def refuse_ambiguous(name: str) -> None:
     """A timm name without its tag loads whatever weights timm prefers today: not for a table of a paper."""
     import timm
 
-    if name in EMBEDDED or "=" in name or "." in name or not timm.is_model(name):
+    if name in packaged.installed().claims or "=" in name or "." in name or not timm.is_model(name):
         return
     config: Any = timm.get_pretrained_cfg(name)
     now = config.tag
     tags = [found for found in timm.list_pretrained(f"{name}.*") if found.endswith(".augreg_in21k_ft_in1k")]
     wanted = tags[0] if tags else f"{name}.{now}"
     raise UserError(f"model '{name}' does not say which weights: timm now loads '{now}' for it; say --model {wanted}")
+
+
+def _from_package(name: str) -> SourceModel:
+    """A model behind an entry point; whatever its package raises becomes one line."""
+    described, owner = packaged.describe(name), packaged.installed().owner(name)
+    try:
+        network = described.build()
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserError(f"model '{name}' of {owner} cannot be built: {plugins.one_line(error)}") from error
+    if not isinstance(network, nn.Module):
+        raise UserError(f"model '{name}' of {owner}: build() gave {type(network).__name__}, expected an nn.Module")
+    if not isinstance(described.num_classes or getattr(network, "num_classes", None), int):
+        raise UserError(f"model '{name}' of {owner}: its network has no num_classes: state it in the PackagedModel")
+    return _ready(name, network, described)
 
 
 def _from_own_file(name: str, path: Path) -> SourceModel:
@@ -168,23 +182,24 @@ def _from_timm(name: str, network: nn.Module) -> SourceModel:
     return _ready(name, network, checkpoint.Note({"timm": name}, tuple(config["mean"]), tuple(config["std"])))
 
 
-def _ready(name: str, network: nn.Module, note: checkpoint.Note) -> SourceModel:
+def _ready(name: str, network: nn.Module, about: checkpoint.Note | PackagedModel) -> SourceModel:
+    """A model for cells; what its author does not state, the network tells as every timm model can."""
     network.eval().requires_grad_(False)
-    num_classes: int = network.num_classes  # type: ignore[assignment]  # every timm model has it
-    state_hash = checkpoint.weights_hash(network.state_dict())
+    stated = about if isinstance(about, PackagedModel) else None
+    any_network: Any = network
     config = _data_config(network)
     patches: Any = getattr(network, "patch_embed", None)
     size = getattr(patches, "img_size", None) or config["input_size"][1:]  # a ViT knows what it was built for
     return SourceModel(
         name,
         network,
-        num_classes,
-        note.mean,
-        note.std,
-        state_hash,
-        input_size=int(size[0]),
-        interpolation=config["interpolation"],
-        architecture=note.architecture,
+        (stated and stated.num_classes) or any_network.num_classes,
+        about.mean,
+        about.std,
+        checkpoint.weights_hash(network.state_dict()),
+        input_size=(stated and stated.input_size) or int(size[0]),
+        interpolation=(stated and stated.interpolation) or config["interpolation"],
+        architecture=about.architecture if isinstance(about, checkpoint.Note) else {},
     )
 
 

@@ -47,13 +47,14 @@ def as_yaml(suite: Suite) -> str:
 
 def page() -> str:
     """Everything that a suite file may hold, as Markdown."""
-    from tta_bench.datasets import KINDS as KNOWN
+    from tta_bench.datasets import kind, kinds
 
     parts = [HEAD, _table(validate.describe(Suite)), LOOPS, KINDS]
-    for kind, cls in sorted(KNOWN.items()):
+    for name in kinds().names():
+        cls = kind(name)
         place = f"Needs `{cls.layout}` below `--data-root`." if cls.layout else "Needs no data of yours."
         options = validate.parameters(cls, ())
-        parts += [f"### {kind}\n\n{place}\n", *([_table(options)] if options else [])]
+        parts += [f"### {name}\n\n{place}\n", *([_table(options)] if options else [])]
     return "\n".join(parts)
 
 

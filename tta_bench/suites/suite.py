@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from tta_bench import parse as parsing
-from tta_bench import validate
+from tta_bench import plugins, validate
 from tta_bench.annotations import Count, Name, Seed, Text
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, did_you_mean
@@ -57,17 +57,78 @@ class Suite:
                 raise ValueError(f"{key}: '{twice}' is listed twice")
 
 
+@dataclass(frozen=True)
+class Library:
+    """The suites of all packages that bring some, and what is wrong with those that cannot be read."""
+
+    claims: dict[str, dict[str, Suite]] = field(default_factory=dict)  # by name, then by package
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, file: Path, package: str) -> None:
+        """Take a file's suites, or note what is wrong with it."""
+        try:
+            for suite in parse(file.read_text(encoding="utf-8"), file.name):
+                if package in self.claims.get(suite.name, {}):
+                    raise UserError(f"{file.name}: '{suite.name}' is the name of another suite of this package")
+                self.claims.setdefault(suite.name, {})[package] = suite
+        except (UserError, OSError, UnicodeDecodeError) as error:
+            self.problems.append(f"suites of {package}: {error}")
+
+    def find(self, name: str) -> Suite:
+        if not self.claims:
+            raise UserError("no suites registered: run `make demo`, or `pip install -e .` in the checkout")
+        if name not in self.claims:
+            hint = f"; not read: {'; '.join(self.problems)}" if self.problems else ""
+            raise UserError(f"unknown suite '{name}'{did_you_mean(name, self.claims)}{hint}")
+        (found, *others) = self.claims[name].values()
+        if others:
+            raise UserError(f"suite '{name}' is claimed by {self.owner(name)}: uninstall one of them")
+        return found
+
+    def owner(self, name: str) -> str:
+        """The package that brings a suite."""
+        return " and ".join(self.claims[name])
+
+
+@cache
+def library() -> Library:
+    """What the entry points of the group `tta_bench.suites` name: packages whose *.yaml files are suites.
+
+    Nothing of a package is imported for it.
+    """
+    found = Library()
+    for entries in plugins.claims("suite").values():
+        for entry in entries:
+            try:
+                for file in _files(entry.module):
+                    found.add(file, plugins.package(entry))
+            except UserError as error:
+                found.problems.append(f"suites of {plugins.package(entry)}: {error}")
+    return found
+
+
+def _files(module: str) -> list[Path]:
+    """The YAML files of a package, found without importing it: it may be broken, or import torch."""
+    top, _, rest = module.partition(".")
+    spec = find_spec(top)
+    if spec is None or spec.submodule_search_locations is None:
+        raise UserError(f"there is no package '{module}'")
+    folders = [Path(place, *rest.split(".")) if rest else Path(place) for place in spec.submodule_search_locations]
+    files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
+    if not files:
+        raise UserError(f"package '{module}' has no *.yaml files")
+    return files
+
+
 def names() -> list[str]:
-    """The suites that ship with tta-bench."""
-    return sorted(_library())
+    """The suites that are installed, from tta-bench and from other packages."""
+    return sorted(library().claims)
 
 
 def load(name_or_path: str) -> Suite:
     """Load a suite by its name, or from a YAML file of one's own."""
     if not name_or_path.endswith((".yaml", ".yml")):
-        if name_or_path not in _library():
-            raise UserError(f"unknown suite '{name_or_path}'{did_you_mean(name_or_path, names())}")
-        return _library()[name_or_path]
+        return library().find(name_or_path)
     path = Path(name_or_path)
     try:
         text = path.read_text()
@@ -99,13 +160,6 @@ def parse(text: str, where: str) -> list[Suite]:
     if (twice := _repeated(values)) is not None:
         raise UserError(f"{where}: {LOOP}: {word}: '{twice}' is listed twice")
     return [_suite(_fill(rest, word, value), where) for value in values]
-
-
-@cache
-def _library() -> dict[str, Suite]:
-    files = (f for f in resources.files("tta_bench.suites").iterdir() if f.name.endswith(".yaml"))
-    suites = [found for file in files for found in parse(file.read_text(), file.name)]
-    return {found.name: found for found in suites}
 
 
 def _suite(content: Any, where: str) -> Suite:

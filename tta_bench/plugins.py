@@ -1,0 +1,103 @@
+"""What packages bring by entry points: methods, datasets, models and suites.
+
+Built-ins come the same way as a stranger's package, so nobody needs to fork anything. Discovery reads metadata only;
+a package is imported when one of its names is used, and one that is broken stops nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from tta_bench.errors import UserError, did_you_mean
+
+OWN = "tta-bench"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The names of one entry-point group, each with the entry points that claim it."""
+
+    noun: str  # "method"; the group is called tta_bench.methods
+    claims: Mapping[str, tuple[EntryPoint, ...]] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        return sorted(self.claims)
+
+    def packages(self) -> frozenset[str]:
+        """The top-level modules that the group's code lies in: one may build on another's."""
+        return frozenset(entry.module.partition(".")[0] for entries in self.claims.values() for entry in entries)
+
+    def entry(self, name: str) -> EntryPoint:
+        """The one entry point behind a name, or an error that says why there is not exactly one."""
+        if not self.claims:
+            raise UserError(f"no {self.noun}s registered: run `make demo`, or `pip install -e .` in the checkout")
+        if name not in self.claims:
+            raise UserError(f"unknown {self.noun} '{name}'{did_you_mean(name, self.claims)}")
+        first, *others = self.claims[name]
+        if others:
+            owners = " and ".join(package(e) for e in (first, *others))
+            raise UserError(f"{self.noun} '{name}' is claimed by {owners}: uninstall one of them")
+        if not re.fullmatch(r"[\w.-]+", name):  # --methods a,b and --set a.lr=1 could not say it, nor a file's name
+            raise UserError(
+                f"{self.noun} '{name}' of {package(first)} cannot be used: "
+                f"its name may have letters, digits, '-', '_' and '.' only"
+            )
+        return first
+
+    def load_object(self, name: str) -> Any:
+        """Import what is behind a name; whatever its package raises becomes one line."""
+        entry = self.entry(name)
+        try:
+            return entry.load()
+        except (Exception, SystemExit) as error:  # a stranger's module may raise anything
+            raise UserError(
+                f"{self.noun} '{name}' of {package(entry)} cannot be imported ({entry.value}): {one_line(error)}"
+            ) from error
+
+    def load_class(self, name: str, base: type) -> Any:
+        """Import a class that must be a subclass of `base`."""
+        found, entry = self.load_object(name), self.entry(name)
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise UserError(
+                f"{self.noun} '{name}' of {package(entry)}: {entry.value} is no subclass of {_dotted(base)}"
+            )
+        return found
+
+    def owner(self, name: str) -> str:
+        """The package that brings a name."""
+        return " and ".join(package(entry) for entry in self.claims.get(name, ()))
+
+
+def claims(noun: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """All entry points of a group in this environment, by their names."""
+    found: dict[str, tuple[EntryPoint, ...]] = {}
+    for entry in _all().select(group=f"tta_bench.{noun}s"):
+        same = found.get(entry.name, ())
+        # An editable install may show its metadata twice (egg-info and dist-info): that is one claim.
+        if all((e.value, package(e)) != (entry.value, package(entry)) for e in same):
+            found[entry.name] = (*same, entry)
+    return found
+
+
+def package(entry: EntryPoint) -> str:
+    """The name of the installed package that an entry point comes from."""
+    return entry.dist.name if entry.dist is not None else "an unknown package"
+
+
+def one_line(error: BaseException) -> str:
+    """Whatever a stranger's code raised, as one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+
+
+@cache
+def _all() -> Any:
+    return entry_points()
+
+
+def _dotted(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
