@@ -82,4 +82,5 @@ clean:
 $(READY): setup.cfg pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	rm -rf *.egg-info  # Python in this folder would find it before the installed metadata, however old it is
 	touch $@

@@ -30,11 +30,11 @@ from tta_bench.registry import installed
 from tta_bench.report import render
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
-from tta_bench.run.bind import bind
-from tta_bench.run.choices import Choices
-from tta_bench.run.runner import run_cell
-from tta_bench.run.site import Site
-from tta_bench.run.spec import specs
+from tta_bench.runs.bind import bind
+from tta_bench.runs.choices import Choices
+from tta_bench.runs.runner import run_cell
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
 
 THREADS = 1

@@ -14,9 +14,9 @@ from tests.works import requests, works
 from tta_bench.datasets import listing, on_disk
 from tta_bench.errors import UserError
 from tta_bench.models.source import SourceModel
-from tta_bench.run.bind import Binder, bind
-from tta_bench.run.site import Site, refuse_unwritable_cache
-from tta_bench.run.spec import CellSpec
+from tta_bench.runs.bind import Binder, bind
+from tta_bench.runs.site import Site, refuse_unwritable_cache
+from tta_bench.runs.spec import CellSpec
 
 CIFAR = (
     "name: mine\nabout: a test\nmodel: digits-vit\nbatch_size: 8\ntasks: [fog, snow]\n"

@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 from tests import trees
 from tests.conftest import SMALL, Cli
 from tests.denied import denied
-from tta_bench.run import execute as bench
-from tta_bench.run.listing import Watcher
+from tta_bench.runs import execute as bench
+from tta_bench.runs.listing import Watcher
 
 
 def test_run_ends_with_tables_on_screen_and_as_files(cli: Cli, small_suite: Path, tmp_path: Path) -> None:

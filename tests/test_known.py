@@ -15,11 +15,11 @@ from tests import trees
 from tests.works import CPU, requests
 from tta_bench import identity as code
 from tta_bench.records.store import Store
-from tta_bench.run import known as knowing
-from tta_bench.run.bind import Binder
-from tta_bench.run.execute import run_left
-from tta_bench.run.listing import Watcher, finished
-from tta_bench.run.site import Site
+from tta_bench.runs import known as knowing
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.execute import run_left
+from tta_bench.runs.listing import Watcher, finished
+from tta_bench.runs.site import Site
 
 TREE = (
     "name: mine\nabout: a test\nmodel: none\nbatch_size: 2\ntasks: [fog]\n"

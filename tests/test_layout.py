@@ -16,9 +16,9 @@ HEAVY = {
     "torch",
     "timm",
     "torchvision",
-    "tta_bench.run.runner",
-    "tta_bench.run.execute",
-    "tta_bench.run.bind",
+    "tta_bench.runs.runner",
+    "tta_bench.runs.execute",
+    "tta_bench.runs.bind",
     "tta_bench.method",
 }
 

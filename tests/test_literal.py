@@ -12,7 +12,7 @@ from tests import trees
 from tests.conftest import SMALL, Cli
 from tta_bench.cli import options
 from tta_bench.cli.timing import telling
-from tta_bench.run import execute as bench
+from tta_bench.runs import execute as bench
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli
-from tta_bench.run import execute as bench
+from tta_bench.runs import execute as bench
 
 
 def command(small_suite: Path, *more: object) -> tuple[object, ...]:

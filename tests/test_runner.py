@@ -22,8 +22,8 @@ from tta_bench.measure.cost import CostCounter
 from tta_bench.method import Method
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.run.listing import Watcher, run_specs
-from tta_bench.run.runner import Work, run_cell
+from tta_bench.runs.listing import Watcher, run_specs
+from tta_bench.runs.runner import Work, run_cell
 
 
 class Toy(Method):

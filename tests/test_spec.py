@@ -12,9 +12,9 @@ import pytest
 
 from tests.works import requests
 from tta_bench.errors import UserError
-from tta_bench.run.choices import Choices
-from tta_bench.run.site import Site
-from tta_bench.run.spec import CellSpec, specs
+from tta_bench.runs.choices import Choices
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec, specs
 from tta_bench.streams.scenarios import SCENARIOS, LabelShift, scenario_of
 from tta_bench.suites import suite
 
@@ -96,9 +96,9 @@ def test_a_request_that_does_not_fit_is_one_line(small_suite: Path, key: str, wr
 def test_no_torch_is_imported_to_list_what_is_asked() -> None:
     code = (
         "import sys\n"
-        "from tta_bench.run import listing, known, spec\n"
+        "from tta_bench.runs import listing, known, spec\n"
         "from tta_bench.suites import suite\n"
-        "from tta_bench.run.choices import Choices\n"
+        "from tta_bench.runs.choices import Choices\n"
         "print(len(spec.specs(suite.load('digits-c-5'), Choices())), 'torch' in sys.modules, 'sklearn' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,9 +18,9 @@ from tta_bench.papers import published
 from tta_bench.papers.published import Published, accuracies, paper_task
 from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
-from tta_bench.run import tripwire
-from tta_bench.run.bind import Binder
-from tta_bench.run.spec import CellSpec
+from tta_bench.runs import tripwire
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.spec import CellSpec
 from tta_bench.streams.scenarios import scenario_of
 from tta_bench.suites.suite import load
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tta_bench.run.bind import Binder
-from tta_bench.run.choices import Choices
-from tta_bench.run.runner import Work
-from tta_bench.run.site import Site
-from tta_bench.run.spec import CellSpec, specs
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.choices import Choices
+from tta_bench.runs.runner import Work
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec, specs
 from tta_bench.suites import suite
 
 CPU = Site(device="cpu")

@@ -10,17 +10,20 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tta_bench.api import Results, run
     from tta_bench.method import Method
     from tta_bench.registry import build_method
     from tta_bench.report.frames import frame, predictions
 
-__all__ = ["Method", "__version__", "build_method", "frame", "predictions"]
+__all__ = ["Method", "Results", "__version__", "build_method", "frame", "predictions", "run"]
 
 _HOME = {
     "Method": "tta_bench.method",
+    "Results": "tta_bench.api",
     "build_method": "tta_bench.registry",
     "frame": "tta_bench.report.frames",
     "predictions": "tta_bench.report.frames",
+    "run": "tta_bench.api",
 }
 
 try:

@@ -20,8 +20,8 @@ OWN = "tta_bench"
 
 # The modules through which every cell runs; those of its data and its method have hashes of their own.
 HARNESS = (
-    *("run.runner", "run.session", "run.scores", "method", "registry", "settings"),
-    *("models.source", "models.weights", "models.checkpoint", "models.precision"),
+    *("runs.runner", "runs.session", "runs.scores", "method", "registry", "settings"),
+    *("models.source", "models.packaged", "models.weights", "models.checkpoint", "models.precision"),
     *("data.loading", "data.cache", "data.images", "data.seeding"),
     *("streams.stream", "streams.scenarios", "streams.orders"),
     *("measure.metrics", "measure.clock", "measure.cost", "measure.memory"),

@@ -16,6 +16,7 @@ from typing import Any
 from tta_bench.errors import UserError, did_you_mean
 
 OWN = "tta-bench"
+NAME = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Group:
         if others:
             owners = " and ".join(package(e) for e in (first, *others))
             raise UserError(f"{self.noun} '{name}' is claimed by {owners}: uninstall one of them")
-        if not re.fullmatch(r"[\w.-]+", name):  # --methods a,b and --set a.lr=1 could not say it, nor a file's name
+        if not NAME.fullmatch(name):  # --methods a,b and --set a.lr=1 could not say it, nor a file's name
             raise UserError(
                 f"{self.noun} '{name}' of {package(first)} cannot be used: "
                 f"its name may have letters, digits, '-', '_' and '.' only"

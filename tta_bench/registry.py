@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tta_bench import plugins, settings
 from tta_bench.errors import UserError
-from tta_bench.identity import code_hash
-from tta_bench.plugins import Group
+from tta_bench.identity import class_hash, code_hash, source_file
+from tta_bench.plugins import NAME, Group
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,18 +20,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Registry(Group):
-    """The methods that are installed here."""
+    """The methods that are installed here, and the classes that a program gave to `add`."""
 
     noun: str = "method"
+    given: dict[str, type[Method]] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        return sorted({*self.claims, *self.given})
+
+    def require(self, name: str) -> None:
+        """Refuse a name that nobody brings, or that two packages claim; imports nothing."""
+        if name not in self.given:
+            self.entry(name)
 
     def code(self, name: str) -> str:
-        """A hash of the code behind a method, taken without importing it."""
-        return code_hash(self.entry(name).module, self.packages())
+        """A hash of the code behind a method; an installed one is not imported for it."""
+        if name not in self.given:
+            return code_hash(self.entry(name).module, self.packages())
+        cls = self.given[name]
+        in_file = cls.__module__ != "__main__" and source_file(cls.__module__) is not None
+        return code_hash(cls.__module__, self.packages()) if in_file else class_hash(cls)
 
     def load(self, name: str) -> type[Method]:
         """Import the class behind a name; whatever its package raises becomes one line."""
         from tta_bench.method import Method
 
+        if name in self.given:
+            return self.given[name]
         cls: type[Method] = self.load_class(name, Method)
         return cls
 
@@ -40,6 +55,20 @@ class Registry(Group):
 def installed() -> Registry:
     """The registry of this Python environment; read once, imports no method."""
     return Registry(claims=plugins.claims("method"))
+
+
+def add(name: str, cls: type[Method]) -> None:
+    """Make a class known under a name in this process, so that a method can be tried before it is packaged."""
+    from tta_bench.method import Method
+
+    registry = installed()
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        raise UserError(f"method '{name}': expected a subclass of tta_bench.Method, got {cls!r}")
+    if name in registry.claims:
+        raise UserError(f"method '{name}' is installed already, by {registry.owner(name)}: choose another name")
+    if not NAME.fullmatch(name):
+        raise UserError(f"method '{name}': its name may have letters, digits, '-', '_' and '.' only")
+    registry.given[name] = cls
 
 
 def build_method(

@@ -20,8 +20,8 @@ from tta_bench.data.loading import batches
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.models.source import SourceModel
-from tta_bench.run.runner import Work, build, run_cell
-from tta_bench.run.session import Setup
+from tta_bench.runs.runner import Work, build, run_cell
+from tta_bench.runs.session import Setup
 from tta_bench.streams.scenarios import Normal
 from tta_bench.streams.stream import Part, make_stream
 from tta_bench.timing.measure import Pair, Step

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.preflight.findings import Finding
-    from tta_bench.run.choices import Choices
-    from tta_bench.run.site import Site
+    from tta_bench.runs.choices import Choices
+    from tta_bench.runs.site import Site
     from tta_bench.suites.suite import Suite
 
 

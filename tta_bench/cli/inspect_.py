@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from tta_bench.cli import options
-from tta_bench.cli.run import RUNS
+from tta_bench.cli.options import RUNS
 from tta_bench.suites import suite
 
 
@@ -37,9 +37,9 @@ _IMAGES = "images of each task's last batch to keep for pictures (default: 2)"
 def run(args: argparse.Namespace) -> int:
     from tta_bench import settings
     from tta_bench.inspect.inspection import refuse_other
-    from tta_bench.run.choices import Choices
-    from tta_bench.run.site import Site
-    from tta_bench.run.spec import specs
+    from tta_bench.runs.choices import Choices
+    from tta_bench.runs.site import Site
+    from tta_bench.runs.spec import specs
 
     chosen = suite.load(args.suite)
     folder = args.out or RUNS / f"{chosen.name}-inspect-{args.method}"

@@ -15,11 +15,12 @@ from tta_bench.suites import suite
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.run.choices import Choices
-    from tta_bench.run.site import Site
+    from tta_bench.runs.choices import Choices
+    from tta_bench.runs.site import Site
     from tta_bench.suites.suite import Suite
 
 
+RUNS = Path("results/runs")
 DATA_ROOT: dict[str, Any] = {
     "type": Path,
     "metavar": "DIR",
@@ -74,7 +75,7 @@ _DEVICE = "auto, cpu, cuda, cuda:N or mps (default: the GPU if there is one)"
 def choices(args: argparse.Namespace) -> Choices:
     """The options of `add_choices` as the harness takes them."""
     from tta_bench import settings
-    from tta_bench.run.choices import Choices
+    from tta_bench.runs.choices import Choices
 
     return Choices(
         methods=args.methods,
@@ -107,14 +108,14 @@ def scenario(args: argparse.Namespace) -> Scenario:
 
 def site(args: argparse.Namespace) -> Site:
     """Where to run, as the harness takes it."""
-    from tta_bench.run.site import Site
+    from tta_bench.runs.site import Site
 
     return Site(data_root=args.data_root, cache=args.cache, workers=args.workers, device=args.device)
 
 
 def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
     """Suite and choices of a command line, their names checked: a typo is answered before torch is imported."""
-    from tta_bench.run.choices import refuse_misnamed
+    from tta_bench.runs.choices import refuse_misnamed
 
     found = suite.load(args.suite)
     asked = choices(args)

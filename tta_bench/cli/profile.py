@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
-from tta_bench.cli.run import RUNS
+from tta_bench.cli.options import RUNS
 from tta_bench.cli.timing import add_workload, refuse_unwritable, spec, telling
 
 if TYPE_CHECKING:

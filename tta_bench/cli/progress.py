@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tta_bench.records.record import Record
-from tta_bench.run.listing import Watcher
-from tta_bench.run.spec import CellSpec
+from tta_bench.runs.listing import Watcher
+from tta_bench.runs.spec import CellSpec
 
 
 class RunWatcher(Watcher):

@@ -166,7 +166,7 @@ def _against_revision(args: argparse.Namespace, tell: Tell) -> Result:
 
 def spec(args: argparse.Namespace) -> Spec:
     """The workload that the options ask for."""
-    from tta_bench.run.choices import Choices, refuse_unknown
+    from tta_bench.runs.choices import Choices, refuse_unknown
 
     chosen = suite.load(args.suite or suite.DEFAULT)
     for name in args.methods or ():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench.cli import options
-from tta_bench.cli.run import RUNS
+from tta_bench.cli.options import RUNS
 
 DEFAULT = "digits-c-holdout"
 
@@ -32,7 +32,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from tta_bench.run.spec import specs
+    from tta_bench.runs.spec import specs
 
     args.methods = (args.method,)
     chosen, choices = options.chosen(args)
@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.report import render
     from tta_bench.report.rows import compare
     from tta_bench.report.tables import accuracy_table, by_average
-    from tta_bench.run.bind import Binder
-    from tta_bench.run.execute import refuse_unfit
-    from tta_bench.run.listing import run_specs
+    from tta_bench.runs.bind import Binder
+    from tta_bench.runs.execute import refuse_unfit
+    from tta_bench.runs.listing import run_specs
 
     console = options.console()
     fixed = choices.overrides.get(args.method, {})

@@ -20,11 +20,11 @@ from tta_bench.datasets import Dataset
 from tta_bench.errors import UserError
 from tta_bench.inspect import probe
 from tta_bench.inspect.inspection import Inspection, Manifest
-from tta_bench.run.bind import Binder
-from tta_bench.run.runner import Work
-from tta_bench.run.session import Session, read, read_in_order
-from tta_bench.run.site import Site
-from tta_bench.run.spec import CellSpec
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.runner import Work
+from tta_bench.runs.session import Session, read, read_in_order
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.datasets.base import SAMPLE
 from tta_bench.errors import UserError
-from tta_bench.run.choices import Choices
-from tta_bench.run.site import Site
+from tta_bench.runs.choices import Choices
+from tta_bench.runs.site import Site
 from tta_bench.streams.scenarios import Scenario
 from tta_bench.suites.suite import Suite
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.errors import CellFailed, UserError
-from tta_bench.run.runner import Work
-from tta_bench.run.scores import Scores
-from tta_bench.run.session import Session
+from tta_bench.runs.runner import Work
+from tta_bench.runs.scores import Scores
+from tta_bench.runs.session import Session
 
 T = TypeVar("T")
 BATCH = 2  # images: enough to see shapes, few enough for a large model on a CPU

@@ -22,7 +22,7 @@ from tta_bench.errors import UserError
 from tta_bench.measure.clock import step_watch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.models.source import load
-from tta_bench.run.session import Session, Setup
+from tta_bench.runs.session import Session, Setup
 
 COUNTS = ("sample_forwards", "sample_backwards", "optimizer_steps")
 

@@ -10,12 +10,12 @@ from typing import Any
 from tta_bench import settings
 from tta_bench.errors import UserError
 from tta_bench.models.names import findable
-from tta_bench.run.bind import Binder, model_name
-from tta_bench.run.choices import Choices
-from tta_bench.run.runner import Work
-from tta_bench.run.session import read, read_in_order
-from tta_bench.run.site import Site
-from tta_bench.run.spec import specs
+from tta_bench.runs.bind import Binder, model_name
+from tta_bench.runs.choices import Choices
+from tta_bench.runs.runner import Work
+from tta_bench.runs.session import read, read_in_order
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
 from tta_bench.timing.baseline import Identity
 from tta_bench.timing.steps import Workload

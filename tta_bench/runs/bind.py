@@ -26,10 +26,10 @@ from tta_bench.measure import environment
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
 from tta_bench.records.cell import Cell
-from tta_bench.run.runner import Work
-from tta_bench.run.session import Setup
-from tta_bench.run.site import Site
-from tta_bench.run.spec import BY_TASK, CellSpec
+from tta_bench.runs.runner import Work
+from tta_bench.runs.session import Setup
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import BY_TASK, CellSpec
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many

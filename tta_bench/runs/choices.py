@@ -44,7 +44,7 @@ def refuse_misnamed(suite: Suite, choices: Choices) -> None:
         refuse_unknown(label, suite, choices)
     refuse_idle(choices, labels)
     for label in labels:
-        registry.installed().entry(settings_of(label, suite, choices).get("method", label))
+        registry.installed().require(settings_of(label, suite, choices).get("method", label))
 
 
 def refuse_unknown(label: str, suite: Suite, choices: Choices) -> None:

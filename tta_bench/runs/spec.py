@@ -14,7 +14,7 @@ from typing import Any
 
 from tta_bench import settings, validate
 from tta_bench.models.names import findable
-from tta_bench.run.choices import Choices, refuse_misnamed, settings_of
+from tta_bench.runs.choices import Choices, refuse_misnamed, settings_of
 from tta_bench.streams.scenarios import Scenario, scenario_of
 from tta_bench.suites.suite import Suite
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.run.known import Known
-from tta_bench.run.site import Site
-from tta_bench.run.spec import CellSpec
+from tta_bench.runs.known import Known
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec
 
 if TYPE_CHECKING:
-    from tta_bench.run.bind import Binder
+    from tta_bench.runs.bind import Binder
 
 
 class Watcher:
@@ -54,9 +54,9 @@ def run_specs(
             watcher.on_record(replace(found[spec.digest], label=spec.label), is_new=False)
     left = [spec for spec in specs if spec.digest not in found]
     if left:
-        from tta_bench.run.bind import Binder
-        from tta_bench.run.execute import run_left
-        from tta_bench.run.tripwire import warn
+        from tta_bench.runs.bind import Binder
+        from tta_bench.runs.execute import run_left
+        from tta_bench.runs.tripwire import warn
 
         place = place or Binder(site)
         place.on_cache = watcher.on_cache

@@ -17,13 +17,13 @@ from tta_bench.models.precision import refuse_missing_bf16
 from tta_bench.records.record import Predictions, Record
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
-from tta_bench.run.bind import Binder, binder
-from tta_bench.run.known import Known
-from tta_bench.run.listing import Watcher, is_finished
-from tta_bench.run.runner import Work, run_cell
-from tta_bench.run.session import Session
-from tta_bench.run.site import Site, refuse_unwritable_cache
-from tta_bench.run.spec import CellSpec
+from tta_bench.runs.bind import Binder, binder
+from tta_bench.runs.known import Known
+from tta_bench.runs.listing import Watcher, is_finished
+from tta_bench.runs.runner import Work, run_cell
+from tta_bench.runs.session import Session
+from tta_bench.runs.site import Site, refuse_unwritable_cache
+from tta_bench.runs.spec import CellSpec
 
 POLL = 0.5  # seconds between looks at cells that other processes run
 

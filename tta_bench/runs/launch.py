@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store, refuse_unfit
-from tta_bench.run.choices import Choices
-from tta_bench.run.listing import Watcher, finished, run_specs
-from tta_bench.run.site import Site
-from tta_bench.run.spec import CellSpec, specs
+from tta_bench.runs.choices import Choices
+from tta_bench.runs.listing import Watcher, finished, run_specs
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec, specs
 from tta_bench.suites.suite import Suite
 
 if TYPE_CHECKING:
-    from tta_bench.run.bind import Binder
-
-RUNS = Path("results/runs")
+    from tta_bench.runs.bind import Binder
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,8 @@ def launch(
     if not fresh:
         refuse_unfit(folder, suite.name)
     if fresh or len(finished(requests, site, Store(folder))) < len(requests):
-        from tta_bench.run import execute
-        from tta_bench.run.bind import Binder
+        from tta_bench.runs import execute
+        from tta_bench.runs.bind import Binder
 
         place = Binder(site)
         execute.refuse_unfit(requests, place)  # before an old folder is moved, or a new one made

@@ -22,8 +22,8 @@ from tta_bench.errors import UserError
 from tta_bench.files import process_name
 from tta_bench.identity import code_hash, harness_hash
 from tta_bench.models import names
-from tta_bench.run.site import Site
-from tta_bench.run.spec import BY_TASK, CellSpec
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import BY_TASK, CellSpec
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow")  # their versions shape embedded and decoded images
 

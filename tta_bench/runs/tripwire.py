@@ -11,10 +11,10 @@ import torch
 
 from tta_bench.papers.published import Published, accuracies, paper_task
 from tta_bench.records.store import Store
-from tta_bench.run.bind import Binder
-from tta_bench.run.listing import Watcher
-from tta_bench.run.session import Session, read
-from tta_bench.run.spec import CellSpec
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.listing import Watcher
+from tta_bench.runs.session import Session, read
+from tta_bench.runs.spec import CellSpec
 
 IMAGES = 1024
 SIGMAS, SLACK = 4.0, 0.01

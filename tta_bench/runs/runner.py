@@ -16,8 +16,8 @@ from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.metrics import expected_calibration_error
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Predictions, Record
-from tta_bench.run.scores import Scores, per_task
-from tta_bench.run.session import Session, Setup, read, read_in_order
+from tta_bench.runs.scores import Scores, per_task
+from tta_bench.runs.session import Session, Setup, read, read_in_order
 from tta_bench.streams.stream import Stream
 
 OnBatch = Callable[[int, float], None]  # images done, running accuracy
