@@ -21,13 +21,18 @@ OWN = "tta_bench"
 # The modules through which every cell runs; those of its data and its method have hashes of their own.
 HARNESS = (
     *("run.runner", "run.session", "run.scores", "method", "registry", "settings"),
-    *("models.source", "models.weights", "models.checkpoint", "models.precision"),
+    *("models.source", "models.weights", "models.checkpoint", "models.packaged", "models.embedded", "models.precision"),
     *("data.loading", "data.cache", "data.images", "data.seeding"),
     *("streams.stream", "streams.scenarios", "streams.orders"),
     *("measure.metrics", "measure.clock", "measure.cost", "measure.memory"),
 )
-# Imported by modules that count, but no number passes through them.
-SHAPES_NOTHING = frozenset({"tta_bench", "tta_bench.errors", "tta_bench.files", "tta_bench.system"})
+# Imported by modules that count, but no number passes through them that a cell does not name.
+SHAPES_NOTHING = frozenset(
+    {
+        "tta_bench",
+        *(f"tta_bench.{name}" for name in ("annotations", "errors", "files", "parse", "plugins", "system", "validate")),
+    }
+)
 
 
 @cache
