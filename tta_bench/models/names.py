@@ -1,21 +1,21 @@
-"""Names of source models, read without torch: which file is behind one, and whether it has changed."""
+"""Names of source models, read without torch: which files are behind one, and whether they have changed."""
 
 from __future__ import annotations
 
 import os
-from importlib import resources
 from pathlib import Path
+
+from tta_bench.models import packaged
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".npz")
 
 
-def model_file(name: str) -> Path | None:
-    """The file behind `TAG=FILE`, a checkpoint of one's own or an embedded model; None for a tag of the hub."""
+def model_files(name: str) -> tuple[Path, ...]:
+    """The files behind `TAG=FILE`, a checkpoint of one's own or a package's model; none for a tag of the hub."""
     _, equals, file = name.partition("=")
     if equals or name.endswith(SUFFIXES):
-        return Path(file if equals else name).expanduser()
-    embedded = Path(str(resources.files("tta_bench.models.checkpoints"))) / f"{name.replace('-', '_')}.safetensors"
-    return embedded if embedded.is_file() else None
+        return (Path(file if equals else name).expanduser(),)
+    return packaged.describe(name).files if name in packaged.installed().claims else ()
 
 
 def findable(name: str) -> str:
@@ -28,14 +28,16 @@ def findable(name: str) -> str:
 
 def stamp(name: str) -> str | None:
     """A text that changes when the weights behind a name may have; None where only loading them can tell."""
-    file = model_file(name)
+    files, is_packaged = model_files(name), name in packaged.installed().claims
+    if is_packaged and not files:
+        return None
     try:
-        if file is not None:
-            seen = file.stat()
-            return f"{file} {seen.st_size} {seen.st_mtime_ns}"
-        return f"hub {(_hub_cache() / f'models--timm--{name}' / 'refs' / 'main').read_text().strip()}"
+        if not files:
+            return f"hub {(_hub_cache() / f'models--timm--{name}' / 'refs' / 'main').read_text().strip()}"
+        seen = [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
     except OSError:
         return None
+    return "; ".join([*seen, *([packaged.code(name)] if is_packaged else [])])
 
 
 def _hub_cache() -> Path:

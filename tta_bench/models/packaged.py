@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tta_bench import plugins
 from tta_bench.errors import UserError
+from tta_bench.identity import code_hash
 from tta_bench.plugins import Group
 
 if TYPE_CHECKING:
@@ -44,6 +45,15 @@ class PackagedModel:
 def installed() -> Group:
     """The models of this Python environment; read once, imports none of them."""
     return Group("model", plugins.claims("model"))
+
+
+def code(name: str) -> str:
+    """A hash of the code behind a model: what `build` does may change while weights stay.
+
+    Empty for tta-bench's own, whose code counts as the harness's.
+    """
+    module = installed().entry(name).module
+    return "" if module.partition(".")[0] == "tta_bench" else code_hash(module, installed().packages())
 
 
 def describe(name: str) -> PackagedModel:

@@ -34,6 +34,7 @@ class SourceModel:
     input_size: int = 224
     interpolation: str = "bicubic"
     architecture: dict[str, Any] = field(default_factory=dict)  # as in the note of a checkpoint; empty of a package's
+    code: str = ""  # a hash of the package's code that builds it
 
     def fresh(
         self, device: torch.device, class_mask: Sequence[int] | None = None, *, shares_weights: bool = False
@@ -200,6 +201,7 @@ def _ready(name: str, network: nn.Module, about: checkpoint.Note | PackagedModel
         input_size=(stated and stated.input_size) or int(size[0]),
         interpolation=(stated and stated.interpolation) or config["interpolation"],
         architecture=about.architecture if isinstance(about, checkpoint.Note) else {},
+        code=packaged.code(name) if stated else "",
     )
 
 

@@ -19,7 +19,7 @@ from tta_bench import registry, settings
 from tta_bench.data.cache import CachedImages, FileImages
 from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
-from tta_bench.datasets import Dataset, open_dataset
+from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.identity import code_hash, harness_hash
 from tta_bench.measure import environment
@@ -82,7 +82,7 @@ class Binder:
             settings=setup.settings,
             method_code=registry.installed().code(spec.method),
             data=_describe(spec, dataset),
-            data_code=code_hash(dataset.code),
+            data_code=code_hash(dataset.code, kinds().packages()),
             stream=stream.digest,
             source="" if source is None else digest([*source.ids, self._fingerprint(source)]),
             model=model.name,
@@ -94,7 +94,7 @@ class Binder:
             device=self.device.type,
             amp=spec.amp,
             compile=spec.compile,
-            harness=f"{tta_bench.__version__}+{harness_hash()}",
+            harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code])),
             images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
             seed_is_set="seed" in spec.settings,
         )

@@ -17,7 +17,7 @@ from typing import Any
 
 import tta_bench
 from tta_bench import registry
-from tta_bench.datasets import Dataset, open_dataset
+from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.files import process_name
 from tta_bench.identity import code_hash, harness_hash
@@ -76,7 +76,7 @@ def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | N
         "model": names.stamp(model or ""),
         "images": _places([level.places(task) for level in levels for task in spec.tasks]),
         "source": _places([dataset.source_places(spec.tasks[0])]) if needs_source else "",
-        "code": f"{tta_bench.__version__} {harness_hash()} {code_hash(dataset.code)}",
+        "code": f"{tta_bench.__version__} {harness_hash()} {code_hash(dataset.code, kinds().packages())}",
         "method": registry.installed().code(spec.method),
         "packages": _versions(),
         "device": site.device_stamp(),
