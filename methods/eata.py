@@ -55,7 +55,7 @@ class Eata(Eta):
         self._fisher: list[Tensor] = []
 
     @torch.enable_grad()
-    def prepare(self, source_batches: Iterable[Tensor]) -> None:
+    def prepare(self, source_batches: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
         """Fisher information of the norm weights. From source, not from the stream: `reset` keeps it."""
         fisher = [torch.zeros_like(tensor) for tensor in self._sgd.tensors]
         count = 0
