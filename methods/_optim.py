@@ -21,6 +21,12 @@ def gradients(loss: Tensor | None, tensors: Tensors, *, keep_graph: bool = False
     return torch.autograd.grad(loss, tensors, retain_graph=keep_graph, allow_unused=True, materialize_grads=True)
 
 
+def clipped(grads: Tensors, max_norm: float) -> Tensors:
+    """Gradients scaled down to a total length of `max_norm` where they are longer, as torch's clip_grad_norm_ does."""
+    length = torch.stack(torch._foreach_norm(grads)).norm()
+    return torch._foreach_mul(grads, (max_norm / (length + 1e-6)).clamp(max=1.0))
+
+
 class Sgd:
     """Gradient descent with momentum, without weight decay, on gradients given by hand."""
 

@@ -60,6 +60,7 @@ class Dpal(Method):
     paper = "Tang et al., ECCV 2024"
     adapts = "norm layers but those of late blocks, shift tokens, prediction networks"
     passes = "1 forward and backward; 1 of each for reliable samples"
+    kind = "prompts"
 
     def __init__(
         self,

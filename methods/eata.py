@@ -12,7 +12,7 @@ originals of some ImageNet-C images: a mild leak worth knowing about.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from tta_bench.errors import UserError
 
 from ._optim import Tensors, gradients
+from ._prepared import fitting
 from .eta import Eta
 
 
@@ -28,6 +29,7 @@ class Eata(Eta):
     """ETA with its weights anchored to the source model by Fisher information."""
 
     adapts = "all norm layers, anchored to source"
+    needs = ("source images",)
     needs_source = True
 
     def __init__(
@@ -55,7 +57,7 @@ class Eata(Eta):
         self._fisher: list[Tensor] = []
 
     @torch.enable_grad()
-    def prepare(self, source_batches: Iterable[Tensor]) -> None:
+    def prepare(self, source_batches: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
         """Fisher information of the norm weights. From source, not from the stream: `reset` keeps it."""
         fisher = [torch.zeros_like(tensor) for tensor in self._sgd.tensors]
         count = 0
@@ -67,6 +69,13 @@ class Eata(Eta):
         if not count:
             raise UserError("eata: prepare() got no source batches to take Fisher information from")
         self._fisher = [total / count for total in fisher]
+
+    def prepared_state(self) -> dict[str, Tensor]:
+        return dict(zip(self._adapted, self._fisher, strict=True)) if self._fisher else {}
+
+    def load_prepared_state(self, state: Mapping[str, Tensor]) -> None:
+        shapes = {name: tensor.shape for name, tensor in self._adapted.items()}
+        self._fisher = list(fitting(state, shapes, method="eata", like=self._sgd.tensors[0]).values())
 
     def adapt(self, batch: Tensor) -> Tensor:
         if self.fisher_weight and not self._fisher:

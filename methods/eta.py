@@ -31,6 +31,7 @@ class Eta(Method):
     paper = "Niu et al., ICML 2022"
     adapts = "all norm layers"
     passes = "1 forward; 1 forward and backward of kept samples"
+    kind = "norms"
 
     def __init__(
         self,
@@ -60,6 +61,9 @@ class Eta(Method):
         self._sgd = Sgd(list(self._adapted.values()), lr=self.lr, momentum=self.momentum)
         self._passes.forget()
         self._familiar: Tensor | None = None
+
+    def features(self, batch: Tensor) -> dict[str, Tensor]:
+        return {"logits": self._passes.everyone(batch)}
 
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:

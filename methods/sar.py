@@ -43,6 +43,7 @@ class Sar(Method):
     paper = "Niu et al., ICLR 2023"
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 2 forwards and backwards of reliable samples"
+    kind = "norms"
 
     def __init__(
         self,
@@ -81,6 +82,9 @@ class Sar(Method):
         self._sam = Sam(list(self._adapted.values()), lr=self.lr, momentum=self.momentum, rho=self.rho)
         self._watch = CollapseWatch(self.reset_threshold)
         self._passes.forget()
+
+    def features(self, batch: Tensor) -> dict[str, Tensor]:
+        return {"logits": self._passes.everyone(batch)}
 
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ class Tent(Method):
     paper = "Wang et al., ICLR 2021"
     adapts = "all norm layers"
     passes = "1 forward, 1 backward"
+    kind = "norms"
 
     def __init__(
         self,
@@ -57,6 +58,9 @@ class Tent(Method):
 
     def forget(self) -> None:
         self._sgd = Sgd(list(self._adapted.values()), lr=self.lr, momentum=self.momentum)
+
+    def features(self, batch: Tensor) -> dict[str, Tensor]:
+        return {"logits": self._passes.everyone(batch)}
 
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:

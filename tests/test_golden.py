@@ -2,69 +2,48 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
-from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor
 
-from tta_bench import build_method
+from tests.traces import CASES, SETTINGS, Trace, golden_batches, in_order
+from tta_bench import settings
+from tta_bench.registry import installed
 
-GOLDEN = Path(__file__).parent / "golden"
-CASES = sorted(path.stem for path in GOLDEN.glob("*.npz") if path.stem not in ("model", "inputs"))
-SETTINGS = ("lr", "entropy_threshold", "fisher_weight", "redundancy_threshold", "shift_tokens")
-
-
-def tensors(file: np.lib.npyio.NpzFile, prefix: str) -> dict[str, torch.Tensor]:
-    return {key[len(prefix) :]: torch.tensor(file[key]) for key in file.files if key.startswith(prefix)}
+REGISTERED = installed().names()
 
 
-def in_order(numbered: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-    return [numbered[key] for key in sorted(numbered, key=int)]
+def assert_near(found: Tensor, expected: Tensor, what: str) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=0, msg=lambda why: f"{what}: {why}")
 
 
-def golden_batches() -> list[torch.Tensor]:
-    return in_order(tensors(np.load(GOLDEN / "inputs.npz"), "batch/"))
-
-
-def golden_model(head_scale: float = 1.0) -> VisionTransformer:
-    file = np.load(GOLDEN / "model.npz")
-    model = VisionTransformer(**json.loads(str(file["config"])))
-    model.load_state_dict({key: torch.tensor(file[key]) for key in file.files if key != "config"})
-    with torch.no_grad():
-        model.head.weight.mul_(head_scale)
-        model.head.bias.mul_(head_scale)
-    return model
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if Trace(case).method in REGISTERED])
 def test_trace(case: str) -> None:
-    trace, inputs = np.load(GOLDEN / f"{case}.npz"), np.load(GOLDEN / "inputs.npz")
-    meta = json.loads(str(trace["meta"]))
-    known = () if meta["method"] == "source" else SETTINGS[:1] if meta["method"] == "tent" else SETTINGS
-    method = build_method(
-        meta["method"],
-        golden_model(meta.get("head_scale", 1.0)),
-        num_classes=10,
-        batch_size=meta["nominal_batch_size"],
-        params={key: meta[key] for key in known if key in meta},
-        initial_state=tensors(trace, "init/"),
-    )
-    if method.needs_source:
-        method.prepare(in_order(tensors(inputs, "source/")))
-
-    expected = in_order(tensors(trace, "logits/"))
+    trace = Trace(case)
+    method = trace.build()
+    expected, observed = in_order(trace.tensors("logits/")), trace.tensors("extra/")
     for i, batch in enumerate(golden_batches()):
-        torch.testing.assert_close(method.adapt(batch), expected[i], atol=1e-4, rtol=0, msg=f"batch {i}")
+        assert_near(trace.adapt(method, batch), expected[i], f"batch {i}")
+        if (fitness := observed.get(f"fitness/{i}")) is not None:
+            mine = torch.as_tensor(getattr(method, "fitness", None), dtype=torch.float64)
+            torch.testing.assert_close(mine, fitness.double(), rtol=1e-4, atol=0)
+        if (mean := observed.get(f"feature_mean/{i}")) is not None:
+            assert_near(method.adapted_state()["feature_mean"], mean, f"feature_mean after batch {i}")
 
-    final, state = tensors(trace, "final/"), method.adapted_state()
-    assert set(state) == set(final)
-    for name, value in final.items():
-        torch.testing.assert_close(state[name], value, atol=1e-4, rtol=0, msg=name)
-    assert method.resets == meta["resets"]
+    state, final = method.adapted_state(), trace.tensors("final/")
+    if not trace.meta.get("final_is_sample"):
+        assert set(state) == set(final)
+    for name, value in {**final, **trace.tensors("last/")}.items():
+        assert_near(state[name], value, name)
+    if "resets" in trace.meta:
+        assert method.resets == trace.meta["resets"]
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name in REGISTERED])
+def test_settings_have_the_names_of_the_traces(name: str) -> None:
+    assert set(SETTINGS[name]) <= set(settings.defaults(installed().load(name)))
 
 
 def test_every_case_of_the_readme_is_here() -> None:
-    assert len(CASES) == 11
+    assert len(CASES) == 49
+    assert {Trace(case).method for case in CASES} == set(SETTINGS)

@@ -15,7 +15,7 @@ from tta_bench_methods._optim import Sam
 
 from tests.reference import lifted_forward, pairwise_similarity
 from tests.small import small_vit, stream
-from tests.test_golden import golden_batches, golden_model
+from tests.traces import golden_batches, golden_model
 from tta_bench import Method, build_method, registry, settings
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from tta_bench.errors import UserError, did_you_mean
 
 ScorePoint = Literal["pre-update", "perturbed", "post-update"]
+Kind = Literal["norms", "all weights", "prompts", "statistics", "nothing"]
 
 
 class Method(ABC):
@@ -39,8 +40,20 @@ class Method(ABC):
     adapts: ClassVar[str] = ""
     passes: ClassVar[str] = ""
 
+    kind: ClassVar[Kind] = "nothing"
+    """What adapts: norm layers, all weights, tokens or inputs in front of the model, statistics, or nothing."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    """What a run needs besides the stream: "source images", "source labels", or the name of an extra."""
+
+    published_batch_size: ClassVar[int] = 64
+    """The batch size of the published results; the published rates belong to it."""
+
     needs_source: ClassVar[bool] = False
     """Whether `prepare` must be called with source-like batches before the first `adapt`."""
+
+    uses_labels: ClassVar[bool] = False
+    """Whether `prepare` learns more from source batches that come with labels."""
 
     score_point: ScorePoint = "pre-update"
     """Which weights made the logits that `adapt` returns."""
@@ -66,10 +79,28 @@ class Method(ABC):
         """
         return {"logits": self.model(batch)}
 
-    def prepare(self, source_batches: Iterable[Tensor]) -> None:
-        """Learn what the method needs from unlabelled source batches; changes no adapted tensor."""
+    @torch.no_grad()
+    def predict(self, batch: Tensor) -> Tensor:
+        """Logits [B, num_classes] of the model as adapted so far; changes nothing that a later `adapt` sees."""
+        return self.features(batch)["logits"]
+
+    def prepare(self, source_batches: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
+        """Learn what the method needs from source batches; changes no adapted tensor.
+
+        `labels` gives one label tensor per batch, for methods with `uses_labels`. They are source labels: those of
+        the stream reach no method.
+        """
         if self.needs_source:
             raise NotImplementedError(f"{type(self).__name__} needs source data but defines no prepare()")
+
+    def prepared_state(self) -> dict[str, Tensor]:
+        """What `prepare` learned, as plain tensors; empty before it, and for a method that learns nothing."""
+        return {}
+
+    def load_prepared_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `prepare` learned elsewhere with these settings and weights; bit for bit the same run."""
+        if state:
+            raise UserError(f"prepared state: {type(self).__name__} has no tensor '{min(state)}'")
 
     def adapted_parameters(self) -> dict[str, Tensor]:
         """The tensors that `adapt` changes, live, by the model's own parameter names."""

@@ -56,7 +56,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def source_images(self, task: str | None = None) -> ImageSet:
-        """Clean source images for `Method.prepare`; their labels are not used.
+        """Clean source images for `Method.prepare`, with labels as a stream of them would have.
 
         The task matters only where each has a source of its own. What is not there is a UserError.
         """

@@ -54,10 +54,11 @@ class ImageNetKind(OnDisk):
         refuse_strange(folder, found)
         self.refuse_partial(folder, complaint(found, (CLASSES, 50_000), names=wnids(), even=True))
         mask = self.class_mask()
+        rank: Mapping[str, int] = ranks()
         if mask is not None:
-            wanted = {wnids()[i] for i in mask}
-            found = {wnid: files for wnid, files in found.items() if wnid in wanted}
-        return some_of(in_folders(folder, found, ranks(), self.clean_view()), "imagenet-val", "source")
+            rank = {wnids()[label]: i for i, label in enumerate(mask)}
+            found = {wnid: files for wnid, files in found.items() if wnid in rank}
+        return some_of(in_folders(folder, found, rank, self.clean_view()), "imagenet-val", "source")
 
     def source_places(self, task: str) -> Sequence[Path]:
         return [self.clean_folder("no clean source images")]

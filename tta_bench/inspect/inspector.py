@@ -22,7 +22,7 @@ from tta_bench.inspect import probe
 from tta_bench.inspect.inspection import Inspection, Manifest
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.runner import Work
-from tta_bench.runs.session import Session, read, read_in_order
+from tta_bench.runs.session import Session, read, source_batches, source_labels
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec
 
@@ -88,7 +88,8 @@ def _looks(work: Work, originals: ImageSet | None) -> Iterator[Arrays]:
     setup = work.setup
     source, session = setup.model.fresh(setup.device, setup.class_mask), Session(setup)
     if work.source_images is not None:
-        session.prepare(read_in_order(work.source_images, setup.batch_size, setup.device, work.workers))
+        batches = source_batches(work.source_images, setup, work.workers)
+        session.prepare(batches, source_labels(work.source_images, setup))
     method, adapted = session.method, session.model
     order = list(work.stream.batches(setup.batch_size))
     with closing(read(work.stream.images, order, setup.device, work.workers)) as batches:

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -29,8 +30,9 @@ def try_out(work: Work, session: Session) -> int:
     order = list(stream.batches(min(BATCH, setup.batch_size)))[:BATCHES]
     source = work.source_images
     if source is not None:
-        batches = _read(source, [np.arange(min(BATCH, len(source.ids)))], work)
-        _reported("prepare", lambda: session.prepare(batches))
+        few = np.arange(min(BATCH, len(source.ids)))
+        labels = [torch.from_numpy(source.labels[few]).to(setup.device)]
+        _reported("prepare", lambda: session.prepare(_read(source, [few], work), labels))
     for indices, batch in zip(order, _read(stream.images, order, work), strict=True):
         logits = _reported("adapt", lambda batch=batch: session.adapt(batch))  # type: ignore[misc]
         try:

@@ -37,6 +37,7 @@ class Record:
     batch_seconds: list[float] = field(default_factory=list)
     sample_forwards: int = 0  # inside adapt
     sample_backwards: int = 0
+    prepared: str = ""  # "learned" from source images here, or "read": learned by an earlier cell at the cost below
     prepare_forwards: int = 0
     prepare_backwards: int = 0
     memory: dict[str, Any] = field(default_factory=dict)

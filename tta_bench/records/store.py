@@ -7,6 +7,7 @@
 <folder>/warnings/<weights>.txt   what a reader of results with these weights must know
 <folder>/claims/<key>.lock        a cell that some process is running
 <folder>/known/<process>.jsonl    keys of cells, so that listing what is left builds nothing; safe to delete
+<folder>/prepared/<digest>.…      what methods learned from source images; safe to delete
 <folder>/report/…                 tables made from the records
 
 Many processes may work on one folder: every file has one writer, and none is changed after it was written.
@@ -66,6 +67,7 @@ class Store:
         self.cells = folder / "cells"
         self.commands = folder / "commands"
         self.known = folder / "known"
+        self.prepared = folder / "prepared"
         self.report = folder / "report"
         self.manifest = folder / "manifest.json"
 

@@ -26,6 +26,7 @@ from tta_bench.measure import environment
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
 from tta_bench.records.cell import Cell
+from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.runner import Work
 from tta_bench.runs.session import Setup
 from tta_bench.runs.site import Site
@@ -55,6 +56,7 @@ class Binder:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.on_cache: OnCache = lambda task, done, total: None
+        self.prepared = Prepared()
         self._models: dict[str, SourceModel] = {}
         self._datasets: dict[str, Dataset] = {}
         self._images: dict[tuple[object, ...], ImageSet] = {}
@@ -98,7 +100,7 @@ class Binder:
             images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
             seed_is_set="seed" in spec.settings,
         )
-        return Work(spec.label, cell, setup, stream, source, self.site.workers)
+        return Work(spec.label, cell, setup, stream, source, self.site.workers, self.prepared)
 
     def setup(self, spec: CellSpec) -> Setup:
         """What it takes to build a spec's method: everything but images."""

@@ -20,6 +20,7 @@ from tta_bench.registry import installed
 from tta_bench.runs.bind import Binder, binder
 from tta_bench.runs.known import Known
 from tta_bench.runs.listing import Watcher, is_finished
+from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.runner import Work, run_cell
 from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
@@ -39,6 +40,7 @@ class Outcome:
 def run_spec(spec: CellSpec, site: Site, folder: Path, watcher: Watcher | None = None) -> Outcome | None:
     """Find a cell in a folder, or run it and save it; None while another process runs it."""
     store = Store.open(folder)
+    binder(site).prepared = Prepared(store.prepared)
     return _find_or_run(spec, binder(site), store, Known(store.known, site), watcher or Watcher())
 
 
@@ -48,6 +50,7 @@ def run_left(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Wa
     Cells that another process runs are left to it, and waited for at the end; those of a process that dies are
     taken over.
     """
+    place.prepared = Prepared(store.prepared)
     known = Known(store.known, place.site)
     before = store.by_key()
     records: dict[str, Record] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -16,8 +16,9 @@ from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.metrics import expected_calibration_error
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Predictions, Record
+from tta_bench.runs.prepared import Cost, Prepared
 from tta_bench.runs.scores import Scores, per_task
-from tta_bench.runs.session import Session, Setup, read, read_in_order
+from tta_bench.runs.session import Session, Setup, read, source_batches, source_labels
 from tta_bench.streams.stream import Stream
 
 OnBatch = Callable[[int, float], None]  # images done, running accuracy
@@ -33,22 +34,28 @@ class Work:
     stream: Stream
     source_images: ImageSet | None = None  # only for a method that needs them
     workers: int | None = None  # processes that read images; None: as many as help
+    prepared: Prepared = field(default_factory=Prepared)  # what methods learned from source images before
+
+
+@dataclass(frozen=True)
+class Learned:
+    """How a method came by what it knows of source images, and what that cost where it was learned."""
+
+    how: str = ""  # "learned" here, or "read": another cell has learned it; empty if it needs nothing
+    cost: Cost | None = None
 
 
 def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> tuple[Record, Predictions]:
     """Run a cell to its end. Whatever the method raises comes through; bad logits are a CellFailed."""
     setup, device = work.setup, work.setup.device
     memory.start(device)
-    building, preparing, adapting = (Stopwatch(device) for _ in range(3))
+    building, adapting = Stopwatch(device), Stopwatch(device)
     reading = Stopwatch(torch.device("cpu"))  # on a GPU, the copy of the next batch goes on meanwhile
     with building:
         session = Session(setup)
     method = session.method
-    with CostCounter(session.model) as prepared, preparing:
-        if work.source_images is not None:
-            session.prepare(read_in_order(work.source_images, setup.batch_size, device, work.workers))
-    prepare_memory = memory.peak(device)
-    if method.needs_source:
+    learned = prepare(work, session)
+    if learned.cost is not None:
         memory.start(device)  # what is learned from source images once is not what adapting takes
 
     scores = Scores(work.stream.images.labels, setup.num_classes)
@@ -85,16 +92,36 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
             "adapt": adapting.total,
             "first_batch": adapting.laps[0],
             "load": reading.total,
-            "prepare": preparing.total,
+            "prepare": learned.cost.seconds if learned.cost else 0.0,
             "build": building.total,
         },
         batch_seconds=adapting.laps,
         sample_forwards=cost.sample_forwards,
         sample_backwards=cost.sample_backwards,
-        prepare_forwards=prepared.sample_forwards,
-        prepare_backwards=prepared.sample_backwards,
-        memory={**memory.peak(device), "prepare_bytes": prepare_memory["bytes"]},
+        prepared=learned.how,
+        prepare_forwards=learned.cost.sample_forwards if learned.cost else 0,
+        prepare_backwards=learned.cost.sample_backwards if learned.cost else 0,
+        memory={**memory.peak(device), "prepare_bytes": learned.cost.bytes if learned.cost else 0},
         environment=environment.describe(device),
         finished_at=now(),
     )
     return record, predictions
+
+
+def prepare(work: Work, session: Session) -> Learned:
+    """Let a method learn from source images, or take over what it learned in another cell."""
+    source, setup = work.source_images, work.setup
+    if source is None:
+        return Learned()
+    known = work.prepared.find(work.cell)
+    if known is not None:
+        state, cost = known
+        session.method.load_prepared_state({name: tensor.to(setup.device) for name, tensor in state.items()})
+        return Learned("read", cost)
+    preparing = Stopwatch(setup.device)
+    with CostCounter(session.model) as counted, preparing:
+        session.prepare(source_batches(source, setup, work.workers), source_labels(source, setup))
+    peak = int(memory.peak(setup.device)["bytes"])
+    cost = Cost(preparing.total, counted.sample_forwards, counted.sample_backwards, peak)
+    work.prepared.keep(work.cell, session.method.prepared_state(), cost)
+    return Learned("learned", cost)

@@ -51,10 +51,14 @@ class Session:
             params=setup.settings,
         )
 
-    def prepare(self, source: Iterable[Tensor]) -> None:
-        """Show source batches to a method that needs them; others see none."""
-        if self.method.needs_source:
-            with autocast(self.setup.device, self.setup.amp):
+    def prepare(self, source: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
+        """Show source batches to a method that needs them, and their labels to one that uses them."""
+        if not self.method.needs_source:
+            return
+        with autocast(self.setup.device, self.setup.amp):
+            if self.method.uses_labels:
+                self.method.prepare(source, labels)
+            else:
                 self.method.prepare(source)
 
     def adapt(self, batch: Tensor) -> Tensor:
@@ -71,11 +75,18 @@ def read(
     return loading.batches(images, order, device, workers=count)
 
 
-def read_in_order(
-    images: ImageSet, batch_size: int, device: torch.device, workers: int | None = None
-) -> Iterator[Tensor]:
-    """All images in batches, in their own order."""
-    positions = np.arange(len(images.ids))
-    order = [positions[i : i + batch_size] for i in range(0, len(positions), batch_size)]
-    with closing(read(images, order, device, workers)) as batches:
+def source_batches(images: ImageSet, setup: Setup, workers: int | None = None) -> Iterator[Tensor]:
+    """Source images in batches of the cell's size, in their own order."""
+    with closing(read(images, _in_order(images, setup), setup.device, workers)) as batches:
         yield from batches
+
+
+def source_labels(images: ImageSet, setup: Setup) -> Iterator[Tensor]:
+    """The labels of these batches."""
+    for positions in _in_order(images, setup):
+        yield torch.from_numpy(images.labels[positions]).to(setup.device)
+
+
+def _in_order(images: ImageSet, setup: Setup) -> list[NDArray[np.int64]]:
+    positions, size = np.arange(len(images.ids)), setup.batch_size
+    return [positions[i : i + size] for i in range(0, len(positions), size)]

@@ -13,7 +13,7 @@ from tta_bench.models.names import findable
 from tta_bench.runs.bind import Binder, model_name
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.runner import Work
-from tta_bench.runs.session import read, read_in_order
+from tta_bench.runs.session import read, source_batches
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
@@ -90,7 +90,7 @@ def _source(works: list[Work]) -> list[Any]:
     if with_source is None or with_source.source_images is None:
         return []
     setup = with_source.setup
-    batches = read_in_order(with_source.source_images, setup.batch_size, setup.device, 0)
+    batches = source_batches(with_source.source_images, setup, 0)
     return [batch.clone() for batch in batches]
 
 
