@@ -53,15 +53,15 @@ tune: $(READY)            ## how the settings of the digits suites are found: on
 		--grid reset_threshold=0.2,0.02
 
 figures: $(READY)         ## the pictures of docs/figures.md (some 6 minutes on 2 idle cores)
-	rm -rf $(RUNS)/figures-rho
+	rm -rf $(RUNS)/figures-sweep
 	$(BIN)/tta-bench run --out $(RUNS)/digits-c-5
-	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-rho
+	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-sweep
 	$(BIN)/tta-bench inspect --method dpal --tasks gaussian_noise,snow,fog,contrast --batches 6 --images 1 \
 		--out $(RUNS)/figures-inspect
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
 		--out docs/figures/curve.png
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 pareto --out docs/figures/pareto.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-rho rho --out docs/figures/rho.png
+	$(BIN)/tta-bench figure $(RUNS)/figures-sweep sweep --out docs/figures/sweep.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect tsne --out docs/figures/tsne.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect attention --out docs/figures/attention.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect correlation --out docs/figures/correlation.png

@@ -61,7 +61,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sweep(tmp_path: Path) -> Path:
+def sweep_folder(tmp_path: Path) -> Path:
     """A sweep's folder, for figures."""
     return make_sweep(tmp_path / "sweep")
 

@@ -60,6 +60,14 @@ def test_the_method_is_no_condition() -> None:
 
 def test_a_scenario_shows_its_settings() -> None:
     assert scenario_label(make_cell("a", scenario="mixed")) == "mixed"
+    shifts = [
+        make_record(m, scenario="label-shift", scenario_settings={"imbalance": x}) for m, x in (("a", 1e3), ("b", 5e5))
+    ]
+    assert shifts[1].cell.conditions.scenario == "label-shift, imbalance 500000"
+    with pytest.raises(UserError, match="different scenarios: .*with --scenario label-shift --imbalance 1000"):
+        compare(shifts)
+    found = comparison(shifts, [("scenario", "label-shift")])
+    assert any("`--where 'scenario=label-shift, imbalance " in note for note in found.notes)
 
 
 def sized(record: Record, images: int) -> Record:

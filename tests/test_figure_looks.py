@@ -22,8 +22,8 @@ pytest.importorskip("matplotlib")
 
 
 @pytest.fixture
-def folder_of(run: Path, sweep: Path, seen: Path) -> dict[str, Path]:
-    return {"curve": run, "pareto": run, "rho": sweep, "tsne": seen, "attention": seen, "correlation": seen}
+def folder_of(run: Path, sweep_folder: Path, seen: Path) -> dict[str, Path]:
+    return {"curve": run, "pareto": run, "sweep": sweep_folder, "tsne": seen, "attention": seen, "correlation": seen}
 
 
 # The looks
@@ -107,7 +107,7 @@ BAD = [
     (["seen", "attention", "--tasks", "fgo"], "no task 'fgo'; did you mean 'fog'"),
     (["run", "pareto", "--methods", "bettr"], "no row 'bettr'; did you mean 'better'"),
     (["run", "curve", "--format", "gif"], "unknown format 'gif'"),
-    (["run", "rho", "--setting", "lr"], "at least two values of 'lr', found 0"),
+    (["run", "sweep", "--setting", "lr"], "at least two values of 'lr', found 0"),
 ]
 
 

@@ -11,9 +11,10 @@ import pytest
 from tests.folders import ORDER, make_inspection, save
 from tests.records import make_failure, make_record
 from tta_bench.errors import UserError
-from tta_bench.figures import attention, correlation, curve, kinds, pareto, rho, style, tsne
+from tta_bench.figures import attention, correlation, curve, kinds, pareto, style, sweep, tsne
 from tta_bench.inspect.inspection import Inspection
 from tta_bench.records.store import Store
+from tta_bench.suites import suite as suites
 
 pytest.importorskip("matplotlib")
 
@@ -87,19 +88,34 @@ def test_the_frontier_holds_what_nothing_beats() -> None:
     assert [p.label for p in frontier] == ["a", "b", "c"]
 
 
-def test_rho_is_sorted_and_keeps_the_row_without_the_setting_apart(sweep: Path) -> None:
-    found = rho.data(sweep)
+def test_a_sweep_finds_its_setting_is_sorted_and_keeps_the_row_without_it_apart(sweep_folder: Path) -> None:
+    found = sweep.data(sweep_folder)
+    assert (found.setting, found.axis) == ("predictor_rho", "predictor_rho")
     assert found.values == (0.0, 0.05, 0.5)
     assert found.accuracy == pytest.approx((80, 70, 60))
     assert found.base == ("source", 50)
 
 
-def test_rho_refuses_what_is_no_fair_sweep(sweep: Path, run: Path) -> None:
+def test_a_sweep_that_is_not_fair_is_refused(sweep_folder: Path, run: Path) -> None:
+    with pytest.raises(UserError, match="no two rows of a method differ in a setting: choose a setting with --setting"):
+        sweep.data(run)
     with pytest.raises(UserError, match="at least two values of 'predictor_rho', found 0"):
-        rho.data(run)
-    save(Store(sweep), make_record("m", 0.9, settings={"predictor_rho": 1.0, "lr": 0.2}))
+        sweep.data(run, "predictor_rho")
+    save(Store(sweep_folder), make_record("m", 0.9, settings={"predictor_rho": 1.0, "lr": 0.2}))
+    with pytest.raises(UserError, match="rows differ in lr, predictor_rho: choose a setting"):
+        sweep.data(sweep_folder)
     with pytest.raises(UserError, match="differ in lr too"):
-        rho.data(sweep)
+        sweep.data(sweep_folder, "predictor_rho")
+
+
+def test_the_paper_of_a_suite_names_the_axis(tmp_path: Path) -> None:
+    suite = suites.load("digits-ablation-rho")
+    store = Store.create(tmp_path / "run", suite.name)
+    for label in ("rho-0", "rho-0.5"):
+        settings = {key: value for key, value in suite.methods[label].items() if key != "method"}
+        record = make_record("dpal", task="fog", suite=suite.name, data=suite.data, settings=settings)
+        save(store, replace(record, label=label))
+    assert sweep.data(tmp_path / "run").axis == "ρ of the prediction networks"
 
 
 def test_a_limit_shows_on_the_axis(tmp_path: Path) -> None:

@@ -6,10 +6,14 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from configparser import ConfigParser
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from tta_bench.papers import paper as papers
 
 ROOT = Path(__file__).parent.parent
 HEAVY = {
@@ -33,6 +37,42 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+def test_the_harness_knows_no_method_and_no_paper_by_name() -> None:
+    """Neither in identifiers nor in strings. Comments and docstrings may cite; EXAMPLES is the text of --help."""
+    methods = {entry.name for entry in metadata.entry_points(group="tta_bench.methods")} - {"source"}
+    published = {row for name in papers.names() for table in papers.load(name).tables.values() for row in table.methods}
+    words = (
+        methods
+        | set(papers.names())
+        | {row for row in published - {"source"} if re.fullmatch(r"[\w-]*[a-z][\w-]*", row)}
+    )
+    named = re.compile(rf"(?i)(?<![a-z0-9])({'|'.join(map(re.escape, sorted(words)))})(?![a-z0-9])")
+    assert named.search("if name == 'sar'")
+    found = [
+        f"{path.relative_to(ROOT)}: {text}"
+        for path in sorted((ROOT / "tta_bench").rglob("*.py"))
+        for text in code_words(ast.parse(path.read_text()))
+        if named.search(text)
+    ]
+    assert found == []
+
+
+def code_words(tree: ast.Module) -> Iterator[str]:
+    """Every identifier and every string of a module that runs."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body[0] for node in ast.walk(tree) if isinstance(node, kinds) and node.body]
+    silent = {id(first.value) for first in bodies if isinstance(first, ast.Expr)}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "EXAMPLES" for t in node.targets):
+            silent.add(id(node.value))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
+            yield node.value
+        for name in ("id", "attr", "arg", "name", "asname", "module"):
+            if isinstance(found := getattr(node, name, None), str):
+                yield found
+
+
 def test_every_method_file_is_registered() -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
@@ -46,7 +86,7 @@ def test_every_package_is_listed_in_setup_cfg() -> None:
     setup.read(ROOT / "setup.cfg")
     listed = set(setup["options"]["packages"].split())
     there = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "tta_bench").rglob("__init__.py")}
-    assert listed == there | {"tta_bench_methods", "tta_bench_paper"}
+    assert listed == there | {"tta_bench_methods"}
 
 
 def test_every_dependency_is_declared_and_every_declared_one_is_used() -> None:

@@ -34,7 +34,7 @@ def test_tables_fit_the_width(
         ("methods", ("scored: the weights", "passes: of the model", "source: whether clean source images")),
         (
             "suites",
-            ("needs: what must lie below --data-root", "found: whether", "answers: the table of the DPAL paper"),
+            ("needs: what must lie below --data-root", "found: whether", "answers: the paper and the table"),
         ),
         ("models", ("pixels: of a side", "TAG=FILE a timm model with the weights of a local .safetensors")),
     ],

@@ -60,7 +60,7 @@ def test_the_papers_minutes_and_the_ratio_stand_beside() -> None:
     assert said.endswith("the paper's 8/7 = 1.14.")
     assert any("other hardware: chip, 2 threads; the paper's is RTX 3090" in note for note in table.notes)
     assert "Not in the paper: source." in table.notes
-    assert "In the paper and not measured here: memo, dda." in table.notes
+    assert "In the paper and not measured here: memo (840 min), dda (7200 min)." in table.notes
 
 
 def test_the_baseline_is_the_first_of_the_papers_that_is_measured() -> None:

@@ -72,12 +72,12 @@ def test_a_gradual_stream_has_no_one_severity(tmp_path: Path) -> None:
     assert tta_bench.frame(filled(tmp_path / "run", [record]))["severity"].isna().all()
 
 
-def test_rows_are_told_apart_as_in_tables(sweep: Path, tmp_path: Path) -> None:
+def test_rows_are_told_apart_as_in_tables(sweep_folder: Path, tmp_path: Path) -> None:
     settings = [make_record("tent", top1, settings={"lr": lr}) for lr, top1 in ((0.1, 0.5), (0.2, 0.6))]
     found = tta_bench.frame(filled(tmp_path / "run", settings))
     assert dict(zip(found["method"], found["accuracy"], strict=True)) == {"tent (lr=0.1)": 50.0, "tent (lr=0.2)": 60.0}
     assert sorted(found["settings"].str["lr"]) == [0.1, 0.2]
-    assert set(tta_bench.frame(sweep)["plugin"]) == {"source", "m"}
+    assert set(tta_bench.frame(sweep_folder)["plugin"]) == {"source", "m"}
 
 
 def test_results_of_changed_code_are_left_out_and_told(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_published_numbers_stand_beside_with_the_reasons_against() -> None:
     assert row[1] == "+0.1"
     assert row[0].endswith("<td>yes</td></tr>")
     assert '<td>no: <a href="#reason-a">a</a></td>' in section
-    assert '<li id="reason-a">Not comparable, a: cited by the paper' in section
+    assert '<li id="reason-a">Not comparable, a: cited from the Benchmark-TTA paper' in section
     assert "Measured and published" not in made([make_record("sar")])
 
 

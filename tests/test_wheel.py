@@ -60,9 +60,9 @@ def test_the_sdist_is_the_whole_source(source: Path, sdist: Path) -> None:
 
 def test_everything_is_in_the_wheel(source: Path, wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    homes = {"tta_bench": "tta_bench", "methods": "tta_bench_methods", "results/paper": "tta_bench_paper"}
+    homes = {"tta_bench": "tta_bench", "methods": "tta_bench_methods"}
     expected = {f"{package}/{name}" for home, package in homes.items() for name in files(source / home)}
-    assert {"tta_bench/datasets/imagenet_wnids.txt", "tta_bench_paper/accuracy.csv"} <= expected
+    assert {"tta_bench/datasets/imagenet_wnids.txt", "tta_bench/papers/dpal/accuracy.csv"} <= expected
     assert {name for name in names if ".dist-info/" not in name} == expected
 
 

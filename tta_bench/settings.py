@@ -46,7 +46,7 @@ def parse(assignments: Iterable[str]) -> dict[str, Settings]:
         target, equals, word = text.partition("=")
         method, dot, key = target.strip().rpartition(".")
         if not (equals and dot and method and key):
-            raise UserError(f"--set {text}: expected METHOD.SETTING=VALUE, as in --set sar.lr=0.01")
+            raise UserError(f"--set {text}: expected METHOD.SETTING=VALUE, as in --set METHOD.lr=0.01")
         parsed.setdefault(method, {})[key] = value(word.strip())
     return parsed
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from tta_bench.cli import options, where
 from tta_bench.figures.style import FORMATS
 
-FROM_RUNS = ("curve", "pareto", "rho")
+FROM_RUNS = ("curve", "pareto", "sweep")
 FROM_INSPECTIONS = ("tsne", "attention", "correlation")
 
 ABOUT = """\
 kinds made from the folder of `tta-bench run`:
   curve        running accuracy over each stream, with the method's own resets marked (--tasks, --methods)
   pareto       accuracy against cost (--cost passes or time, --methods)
-  rho          accuracy against one setting, as in the smoothness sweep of digits-ablation-rho (--setting)
+  sweep        accuracy against one numeric setting in which rows of a method differ (--setting)
 
 kinds made from the folder of `tta-bench inspect`:
   tsne         shift features of first and last block, by task (--tasks)
@@ -39,7 +39,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb.add_argument("--tasks", type=options.names, metavar="A,B,…", help="only these")
     verb.add_argument("--methods", type=options.names, metavar="A,B,…", help="only these rows, in this order")
     verb.add_argument("--cost", choices=("passes", "time"), help="default: passes, the same on every machine")
-    verb.add_argument("--setting", metavar="NAME", help="default: predictor_rho")
+    verb.add_argument("--setting", metavar="NAME", help="default: the one in which rows differ")
     verb.add_argument("--block", choices=("first", "last"), help="default: last")
     where.add(verb, default=None)
     verb.set_defaults(action=run)

@@ -23,7 +23,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb.add_argument("--batches", type=options.positive, default=8, metavar="N", help="of each task (default: 8)")
     verb.add_argument("--images", type=options.positive, default=2, metavar="N", help=_IMAGES)
     verb.add_argument("--model", metavar="NAME", help="default: the suite's")
-    verb.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help="a setting, as in dpal.lr=0")
+    verb.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help="a setting, as in METHOD.lr=0")
     verb.add_argument("--seed", type=options.seed, default=0, metavar="N", help="of the stream's order")
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
     verb.add_argument("--data-root", **options.DATA_ROOT)

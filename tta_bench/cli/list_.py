@@ -72,6 +72,7 @@ def _methods() -> None:
 
 def _suites(root: Path | None) -> None:
     from tta_bench.datasets.listing import is_folder
+    from tta_bench.papers.answers import own_table
     from tta_bench.suites import suite
 
     if root is not None and not is_folder(root):
@@ -86,7 +87,8 @@ def _suites(root: Path | None) -> None:
             continue
         needs, model = layout.partition("/")[0], found.model.partition(".")[0]
         layouts[needs], tags[model] = layout, found.model
-        answers = found.paper if found.paper and _is_published(found.paper) else "–"
+        table = own_table(found)
+        answers = f"{found.paper}: {table.name}" if table else "–"
         counts = str(len(found.tasks)), model, str(found.batch_size)
         rows.append((found.name, *counts, needs or "nothing", there, answers, suite.library().owner(name)))
     _show(
@@ -94,7 +96,7 @@ def _suites(root: Path | None) -> None:
         rows,
         "tasks: how many; batch: images per batch; needs: what must lie below --data-root; found: whether it does "
         "(?: say --data-root; `check` tells whether it is whole); "
-        "answers: the table of the DPAL paper that the suite runs anew.",
+        "answers: the paper and the table that the suite reproduces (`report --paper`).",
     )
     _say("models by their whole names:")
     for tag in sorted(tag for model, tag in tags.items() if tag != model):
@@ -124,12 +126,6 @@ def _seems_there(dataset: Dataset, task: str) -> bool:
         return dataset.seems_there(task)
     except UserError:
         return False
-
-
-def _is_published(table: str) -> bool:
-    from tta_bench.papers import published
-
-    return table in published.tables()
 
 
 def _datasets() -> None:

@@ -63,7 +63,7 @@ _MODEL = (
     "a model of `list models`, a timm tag, TAG=FILE for a timm model with the weights of a local .safetensors, .pth or "
     "AugReg .npz file, or a .safetensors file of train-source (default: the suite's)"
 )
-_SET = "a method's setting, as in sar.lr=0.01; may be repeated"
+_SET = "a method's setting, as in METHOD.lr=0.01; may be repeated"
 _SEEDS = "seeds of the stream's order, each a run of its own (default: the suite's)"
 _SCENARIO = "how tasks become streams. " + "; ".join(f"{name}: {cls.about}" for name, cls in SCENARIOS.items())
 _LIMIT = "only N images of each task; marks results as not reportable"

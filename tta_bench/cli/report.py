@@ -13,7 +13,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "report",
         help="make the tables of a run again",
         description="Make tables and a leaderboard from the records of one or several runs. "
-        "Runs whose suites answer one table of the paper share a table; what is not comparable is refused. "
+        "Runs whose suites answer one table of a paper share a table; what is not comparable is refused. "
         "A folder that mixes scenarios, limits or batch sizes is reported in groups: the newest one of whole streams, "
         "or that of --where.",
     )
@@ -26,9 +26,28 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="of terminal, md, csv, latex and html (default: terminal,md,csv)",
     )
     verb.add_argument("--out", type=Path, metavar="DIR", help="where the files go (default: DIR/report)")
-    verb.add_argument("--paper", action="store_true", help="put the DPAL paper's numbers beside the measured ones")
+    verb.add_argument(
+        "--paper",
+        nargs="?",
+        const=True,
+        type=paper,
+        metavar="NAME",
+        help="put a paper's numbers beside the measured ones: its name, or a folder with its paper.yaml "
+        "(default: the paper that the suite reproduces)",
+    )
     where.add(verb)
     verb.set_defaults(action=run)
+
+
+def paper(name: str) -> str:
+    from tta_bench.errors import UserError
+    from tta_bench.papers.paper import load
+
+    try:
+        load(name)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(f"{error}; run folders go before --paper") from error
+    return name
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     folder = (args.out or runs.stores[0].report) if files_wanted else None
     console = options.console()
     found = comparisons(runs.records, args.where)
-    files = report_runs(found, runs, folder, console, args.format, args.paper)
+    beside = "" if args.paper is True else args.paper
+    files = report_runs(found, runs, folder, console, args.format, beside)
     if files:
         options.tell_written(files, console)
     return 1 if any(record.status != "done" for one in found for record in one.records) else 0

@@ -108,7 +108,7 @@ class CifarC(OnDisk):
 
     def source_images(self, task: str | None = None) -> ArrayFile:
         """2,000 of the clean test images."""
-        images = self._clean("clean source images are needed (by EATA)")
+        images = self._clean("clean source images are needed (a method prepares on them)")
         rows = np.sort(permutation(len(images.ids), "cifar", self.num_classes, "source")[:SOURCE_IMAGES])
         return replace(images, rows=rows, ids=[images.ids[row] for row in rows], labels=images.labels[rows])
 

@@ -49,7 +49,7 @@ class ImageNetKind(OnDisk):
         They are the originals of the ImageNet-C images: EATA's authors take them so, and so its Fisher
         information has seen, without labels, what it is scored on.
         """
-        folder = self.clean_folder("clean source images are needed (by EATA)")
+        folder = self.clean_folder("clean source images are needed (a method prepares on them)")
         found = dict(self.listed(folder))
         refuse_strange(folder, found)
         self.refuse_partial(folder, complaint(found, (CLASSES, 50_000), names=wnids(), even=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
-from tta_bench.figures import attention, correlation, curve, pareto, rho, tsne
+from tta_bench.figures import attention, correlation, curve, pareto, sweep, tsne
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KINDS: dict[str, Any] = {
     "curve": curve,
     "pareto": pareto,
-    "rho": rho,
+    "sweep": sweep,
     "tsne": tsne,
     "attention": attention,
     "correlation": correlation,
@@ -23,7 +23,7 @@ KINDS: dict[str, Any] = {
 OPTIONS = {
     "curve": ("tasks", "methods", "where"),
     "pareto": ("methods", "cost", "where"),
-    "rho": ("setting", "where"),
+    "sweep": ("setting", "where"),
     "tsne": ("tasks",),
     "attention": ("tasks",),
     "correlation": ("tasks", "block"),

@@ -110,10 +110,9 @@ def scenario_label(cell: Cell) -> str:
 
 
 def _settings(cell: Cell, style: str) -> list[str]:
-    settings: Mapping[str, Any] = cell.scenario_settings
     return [
         style.format(key, f"{value:.10g}" if isinstance(value, float) else value)
-        for key, value in sorted(settings.items())
+        for key, value in sorted(cell.scenario_settings.items())
     ]
 
 

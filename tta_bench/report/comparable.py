@@ -1,4 +1,4 @@
-"""Whether a measured row may be held against the paper's, and if not, why."""
+"""Whether a measured row may be compared with a paper's, and if not, why."""
 
 from __future__ import annotations
 
@@ -10,53 +10,72 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tta_bench.report.fair import shipped_suite
-from tta_bench.report.rows import Comparison, Row
-
-# How the paper calls what our suites call otherwise.
-ALIASES = {"dpal-official": "dpal"}
-RESIZED_BILINEAR = ("class-folders", "file-list")  # kinds of data that the released code resizes
-UNCLEAR_SCORE = "scored {}: the paper's text scores the first forward, its released code the second"
-OWN_SOURCE = "source models fine-tuned here: the paper does not say how its own were"
+from tta_bench.papers.answers import own_paper
+from tta_bench.papers.paper import Paper, PaperTable
+from tta_bench.records.cell import Cell
+from tta_bench.report.fair import is_anothers, shipped_suite
+from tta_bench.report.rows import Comparison, Row, limit_of
 
 
-def why_not(row: Row, name: str) -> list[str]:
-    """Why a row and the paper's must not be compared; empty if they may."""
-    cell = row.first.cell
-    suite = shipped_suite(cell)
-    assert suite is not None, "only a shipped suite answers a table of the paper"
-    reasons = []
-    if suite.model == "by-task":
-        reasons.append(OWN_SOURCE)
-    elif cell.model != suite.model:
-        reasons.append(f"other weights: {cell.model}, the paper's are {suite.model}")
-    if "made_by" in cell.data:
-        reasons.append(f"images by {cell.data['made_by']}, not the published ones")
-    view = cell.data.get("transform", {})
-    if cell.data.get("kind") in RESIZED_BILINEAR and view.get("interpolation", "bilinear") != "bilinear":
-        reasons.append(
-            f"images resized {view['interpolation']}, as the model's config says; the released code: bilinear"
-        )
-    if cell.scenario != "normal":
-        reasons.append(f"other scenario: {cell.scenario}")
-    if cell.limit is not None:
-        reasons.append(f"only the first {cell.limit} images of each task")
-    if cell.batch_size != suite.batch_size:
-        reasons.append(f"batches of {cell.batch_size} images, the paper's of {suite.batch_size}")
+def paper_of(comparison: Comparison) -> Paper | None:
+    """The paper that the comparison's suite reproduces."""
+    return own_paper(shipped_suite(comparison.records[0].cell))
+
+
+def table_for(comparison: Comparison, paper: Paper) -> PaperTable | None:
+    """The table that the comparison's suites answer; of several the one whose conditions are nearest."""
+    cells = [record.cell for record in comparison.records]
+    if any(is_anothers(cell) for cell in cells):
+        return None
+    tables = paper.tables_of({cell.suite for cell in cells})
+    return min(tables, key=lambda table: len(_other_conditions(cells[0], table)), default=None)
+
+
+def why_not(row: Row, paper: Paper, table: PaperTable) -> list[str]:
+    """Why a row must not be compared with the paper's; empty if it may."""
+    cell, point = row.first.cell, row.first.score_point
+    method, limit = paper.method(cell.method), limit_of(row.records)
+    reasons = [table.caveat, *_other_conditions(cell, table)]
+    if limit is not None:
+        reasons.append(f"only the first {limit} images of each task")
     if cell.amp:
         reasons.append(f"adapted in {cell.amp}")
-    point = row.first.score_point
-    if name == "dpal":
-        reasons.append(UNCLEAR_SCORE.format("on the first" if point == "pre-update" else "on the second"))
-    elif row.done and point != "pre-update":
-        reasons.append(f"scored {point}, the paper's before the update")
-    given = suite.methods.get(row.first.label, {})
-    expected = {**defaults(cell.method), **{key: value for key, value in given.items() if key != "method"}}
-    changed = {k: v for k, v in cell.own_settings.items() if k in expected and v != expected[k] and k != "seed"}
-    if changed:
-        told = ", ".join(f"{key}={value} for {expected[key]}" for key, value in changed.items())
-        reasons.append(f"other settings than the suite's: {told}")
+    if method.caveat:
+        reasons.append(method.caveat.replace("{score_point}", point or "never"))
+    elif method.score_point and row.done and point != method.score_point:
+        reasons.append(f"scored {point}, the paper's {method.score_point}")
+    reasons.append(_other_settings(row, table))
+    return [reason for reason in reasons if reason]
+
+
+def _other_conditions(cell: Cell, table: PaperTable) -> list[str]:
+    """What the paper states about all rows of a table and this cell does not share."""
+    reasons = []
+    if table.model and cell.model != table.model:
+        reasons.append(f"other weights: {cell.model}, the paper's are {table.model}")
+    if table.mean and cell.mean != table.mean:
+        ours, theirs = (", ".join(f"{value:g}" for value in values) for values in (cell.mean, table.mean))
+        reasons.append(f"images normalised with mean {ours}, the paper's with {theirs}")
+    if "made_by" in cell.data:
+        reasons.append(f"images by {cell.data['made_by']}, not the published ones")
+    resized = cell.data.get("transform", {}).get("interpolation")
+    if table.interpolation and resized and resized != table.interpolation:
+        reasons.append(f"images resized {resized}, the paper's {table.interpolation}")
+    settings = cell.scenario_settings
+    if cell.scenario != table.scenario or any(settings.get(k, v) != v for k, v in table.scenario_settings.items()):
+        reasons.append(f"other scenario: {cell.conditions.scenario}, the paper's is {table.scenario}")
+    if table.batch_size and cell.batch_size != table.batch_size:
+        reasons.append(f"batches of {cell.batch_size} images, the paper's of {table.batch_size}")
     return reasons
+
+
+def _other_settings(row: Row, table: PaperTable) -> str:
+    cell, suite = row.first.cell, shipped_suite(row.first.cell)
+    given = suite.methods.get(row.first.label, {}) if suite else {}
+    expected = {**defaults(cell.method), **given, **table.settings.get(cell.method, {})}
+    changed = {k: v for k, v in cell.own_settings.items() if k in expected and v != expected[k] and k != "seed"}
+    differences = ", ".join(f"{key}={value} for {expected[key]}" for key, value in changed.items())
+    return f"other settings than the paper's or the suite's: {differences}" if changed else ""
 
 
 class Reasons:
@@ -74,19 +93,11 @@ class Reasons:
         return [f"Not comparable, {letter}: {reason}." for reason, letter in self.letters.items()]
 
 
-def paper_name(row: Row) -> str:
-    """What the paper calls this row; a suite's variant under a label of its own is not the paper's row."""
+def paper_row(row: Row, paper: Paper, table: PaperTable) -> str:
+    """What the paper calls this row; a variant under a label of its own is the paper's only if the table says so."""
     label, method = row.first.label, row.first.cell.method
-    return ALIASES.get(method, method) if label == method else label
-
-
-def left_over(comparison: Comparison, matched: dict[str, str], known: Sequence[str]) -> list[str]:
-    ours = [row.label for row in comparison.rows if row.label not in matched]
-    theirs = [name for name in known if name not in matched.values()]
-    return [
-        *([f"Not in the paper: {', '.join(ours)}."] if ours else []),
-        *([f"In the paper and not measured here: {', '.join(theirs)}."] if theirs else []),
-    ]
+    name = paper.method(method).row or method if label == method else label
+    return table.rows.get(label, name) if table.rows else name
 
 
 @cache

@@ -11,7 +11,7 @@ from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import FAILED, Table, Value
 
-IMAGES = 50_000
+IMAGES = 50_000  # of ImageNet's validation set, and of most published time tables
 MIXED = "Times were measured under different conditions"
 COLUMNS = ("seconds", "ms/image", "× Source", "min/50k", "forwards/image", "backwards/image", "peak MiB", "prepare s")
 
@@ -68,18 +68,26 @@ def steady_ms(records: Sequence[Record]) -> float:
     return statistics.fmean(record.steady_ms_per_image for record in records)
 
 
-def minutes(records: Sequence[Record]) -> float:
-    """Of `adapt` for the 50,000 images of the paper's time table, at the steady pace of these records."""
-    return steady_ms(records) * IMAGES / 60_000
+def minutes(records: Sequence[Record], images: int = IMAGES) -> float:
+    """Minutes of `adapt` for so many images, at the steady pace of these records."""
+    return steady_ms(records) * images / 60_000
 
 
-def extrapolated(comparison: Comparison) -> str:
-    """From how much `minutes` is extrapolated."""
+def minutes_name(images: int = IMAGES) -> str:
+    """The column of `minutes`, as in min/50k."""
+    return f"min/{images / 1000:g}k"
+
+
+def extrapolated(comparison: Comparison, images: int = IMAGES) -> str:
+    """From how many images `minutes` is extrapolated."""
     counts = sorted({sum(record.samples for record in row.done) for row in comparison.rows if row.done})
     if not counts:
         return ""
     many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    return f"min/50k: minutes of `adapt` for {IMAGES:,} images, extrapolated from ms/image of {many} images per method."
+    return (
+        f"{minutes_name(images)}: minutes of `adapt` for {images:,} images, "
+        f"extrapolated from ms/image of {many} images per method."
+    )
 
 
 def _costs(row: Row, source: Sequence[Record]) -> tuple[Value, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from functools import cache
 
 from tta_bench.errors import UnmatchedStreams, UserError
+from tta_bench.papers.answers import own_table
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import RULES, Rule, StreamKey
 from tta_bench.records.record import Record
@@ -14,17 +16,26 @@ from tta_bench.suites import suite
 
 def table_of(cell: Cell) -> str:
     """The table that a cell belongs to: its suite's, or that of the paper which several suites answer together."""
-    shipped = shipped_suite(cell)
-    return shipped.paper if shipped and shipped.paper else cell.suite
+    table = own_table(shipped_suite(cell))
+    return table.name if table else cell.suite
 
 
 def shipped_suite(cell: Cell) -> suite.Suite | None:
     """The suite of a cell if it ships with tta-bench; a user's own suite of the same name is another."""
-    if cell.suite not in suite.names():
+    return _shipped(cell.suite, cell.data.get("kind"), cell.tasks)
+
+
+def is_anothers(cell: Cell) -> bool:
+    """Whether the cell's suite only has the name of one that ships with tta-bench."""
+    return cell.suite in suite.names() and shipped_suite(cell) is None
+
+
+@cache
+def _shipped(name: str, kind: object, tasks: tuple[str, ...]) -> suite.Suite | None:
+    if name not in suite.names():
         return None
-    found = suite.load(cell.suite)
-    same = found.data.get("kind") == cell.data.get("kind") and set(cell.tasks) <= set(found.tasks)
-    return found if same else None
+    found = suite.load(name)
+    return found if found.data.get("kind") == kind and set(tasks) <= set(found.tasks) else None
 
 
 def check_fair(records: Sequence[Record]) -> None:

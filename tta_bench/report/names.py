@@ -1,4 +1,4 @@
-"""Names as tables print them: short column names of the DPAL paper, and nothing that could upset a screen."""
+"""Names as tables print them: short column names, and nothing that could upset a screen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHORT = {
 
 
 def short(task: str) -> str:
-    """A task's column name: the paper's short one if there is one; transfers by their initials."""
+    """A task's column name: a short one if there is one; transfers by their initials."""
     source, to, target = task.partition("-to-")
     return f"{source[0]}→{target[0]}" if source and to and target else SHORT.get(task, task)
 
@@ -43,10 +43,10 @@ def columns(tasks: Sequence[str]) -> tuple[str, ...]:
 
 
 def legend(tasks: Sequence[str]) -> list[str]:
-    """One line that spells out shortened names; none where nothing is shortened but for capitals."""
+    """One line that spells out the shortened names; other capitals alone do not count as shortened."""
     pairs = zip(columns(tasks), tasks, strict=True)
-    told = [f"{name} = {task}" for name, task in pairs if name.lower() != task.lower()]
-    return [f"{', '.join(told)}."] if told else []
+    spelled = [f"{name} = {task}" for name, task in pairs if name.lower() != task.lower()]
+    return [f"{', '.join(spelled)}."] if spelled else []
 
 
 def clean(text: str) -> str:

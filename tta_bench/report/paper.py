@@ -1,82 +1,115 @@
-"""The DPAL paper's numbers beside measured ones, and why some of them must not be compared."""
+"""A paper's numbers beside measured ones, and why some of them must not be compared."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tta_bench.papers import published
+from tta_bench.papers.paper import AVERAGE, Paper, PaperTable, Published, load
+from tta_bench.papers.paper import names as known
 from tta_bench.report import names
-from tta_bench.report.comparable import Reasons, left_over, paper_name, why_not
+from tta_bench.report.comparable import Reasons, paper_of, paper_row, table_for, why_not
 from tta_bench.report.minutes import minutes_table
-from tta_bench.report.rows import Comparison
+from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.tables import average, over_seeds
 from tta_bench.report.values import Table, Value
 
-# How the paper calls what our suites call otherwise.
-VARIANTS = {
-    "components": {
-        "sar": "sar",
-        "dst": "sar + domain shift token",
-        "dst-similarity": "sar + domain shift token + similarity loss",
-        "dpal": "dpal",
-    },
-    "tokens": {f"tokens-{n}": str(n) for n in (1, 2, 4, 8)},
-}
-CITED = "cited by the paper from other work, which normalised images otherwise or does not say how"
+
+def paper_table(comparison: Comparison, name: str = "") -> Table | None:
+    """Measured, published and their difference; None where the paper has no such table.
+
+    `name` is a paper's name or folder; without one it is the paper that the suite reproduces.
+    """
+    paper = load(name) if name else paper_of(comparison)
+    table = table_for(comparison, paper) if paper else None
+    if paper is None or table is None:
+        return None
+    matched = {
+        row.label: theirs for row in comparison.rows if (theirs := paper_row(row, paper, table)) in table.methods
+    }
+    make = minutes_table if table.minutes else _by_task if table.tasks else _averages
+    found = make(comparison, paper, table, matched)
+    legend = names.legend(comparison.tasks) if table.tasks else []
+    return replace(found, notes=(*found.notes, *_left_over(comparison, paper, table, matched), *legend))
 
 
-def paper_table(comparison: Comparison) -> Table | None:
-    """Measured, published and their difference; None where the paper has no such table."""
-    if comparison.suite in VARIANTS:
-        return _ablation(comparison)
-    if comparison.suite == "cost":
-        return minutes_table(comparison)
-    return _accuracy(comparison) if published.accuracies(comparison.suite) else None
+def no_table(comparison: Comparison, name: str) -> str:
+    """What to say where `paper_table` finds none."""
+    if not name and paper_of(comparison) is None:
+        return f"{comparison.suite} reproduces no paper: name one with --paper NAME (known: {', '.join(known())})."
+    return f"{name or 'Its paper'} has no table for {comparison.suite}."
 
 
-def _accuracy(comparison: Comparison) -> Table:
+def _by_task(comparison: Comparison, paper: Paper, table: PaperTable, matched: dict[str, str]) -> Table:
     """Three lines per method: measured, the paper's, and measured less the paper's."""
-    there = published.accuracies(comparison.suite)
-    known = list(dict.fromkeys(method for method, _ in there))
-    places = [*map(published.paper_task, comparison.tasks), "average"]
     reasons = Reasons()
     rows: list[tuple[str, tuple[Value, ...]]] = []
-    matched = {row.label: name for row in comparison.rows if (name := paper_name(row)) in known}
-    for row in comparison.rows:
-        if row.label not in matched:
-            continue
-        entries = [there.get((matched[row.label], place)) for place in places]
+    for row in _of(comparison, matched):
+        entries = [table.accuracies.get((matched[row.label], task)) for task in (*comparison.tasks, AVERAGE)]
         # The spread over seeds is in the accuracy table; here it stays with the average, for the table's width.
         measured = [replace(over_seeds(row, task), std=None) for task in comparison.tasks]
         measured.append(average(row, comparison.tasks))
-        paper = [Value(entry.accuracy) if entry else Value() for entry in entries[:-1]]
-        paper.append(Value(entries[-1].accuracy, entries[-1].std) if entries[-1] else Value())
-        cited = any(entry is not None and entry.provenance == "cited" for entry in entries)
-        marks = reasons.marks([*([CITED] if cited else []), *why_not(row, matched[row.label])])
+        published = [replace(_value(entry), std=None) for entry in entries[:-1]] + [_value(entries[-1])]
+        provenance = next((entry.provenance for entry in entries if entry), "published")
+        marks = reasons.marks(_reasons(row, paper, table, matched[row.label], provenance))
         rows += [
             (row.label, (*measured, Value(word="measured"))),
-            (f"{row.label}, paper", (*paper, Value(word="cited" if cited else "reproduced"))),
-            (f"{row.label}, difference", (*map(_less, measured, paper), Value(word=marks))),
+            (f"{row.label}, paper", (*published, Value(word=provenance))),
+            (f"{row.label}, difference", (*map(_less, measured, published), Value(word=marks))),
         ]
-    notes = [*reasons.notes(), *left_over(comparison, matched, known), *names.legend(comparison.tasks)]
     columns = (*names.columns(comparison.tasks), "Avg.", "comparable")
-    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), tuple(notes))
+    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), tuple(reasons.notes()))
 
 
-def _ablation(comparison: Comparison) -> Table:
-    """The paper prints the average only."""
-    numbers = {row["variant"]: float(row["accuracy"]) for row in published.rows("ablation.csv", comparison.suite)}
+def _averages(comparison: Comparison, paper: Paper, table: PaperTable, matched: dict[str, str]) -> Table:
+    """One line per method, for a table that prints averages only."""
     reasons = Reasons()
     rows = []
-    for row in comparison.rows:
-        variant = VARIANTS[comparison.suite].get(row.label)
-        if variant in numbers:
-            measured, paper = average(row, comparison.tasks), Value(numbers[variant])
-            marks = reasons.marks(why_not(row, row.first.cell.method))
-            rows.append((row.label, (measured, paper, _less(measured, paper), Value(word=marks))))
-    left = left_over(comparison, {label: "" for label, _ in rows}, [])
+    for row in _of(comparison, matched):
+        entry = table.accuracies[matched[row.label], AVERAGE]
+        measured, published = average(row, comparison.tasks), _value(entry)
+        marks = reasons.marks(_reasons(row, paper, table, matched[row.label], entry.provenance))
+        rows.append((row.label, (measured, published, _less(measured, published), Value(word=marks))))
     columns = ("Avg.", "paper", "difference", "comparable")
-    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), (*reasons.notes(), *left))
+    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), tuple(reasons.notes()))
+
+
+def _of(comparison: Comparison, matched: dict[str, str]) -> list[Row]:
+    return [row for row in comparison.rows if row.label in matched]
+
+
+def _reasons(row: Row, paper: Paper, table: PaperTable, name: str, provenance: str) -> list[str]:
+    return [*([paper.citation(name)] if provenance == "cited" else []), *why_not(row, paper, table)]
+
+
+def _left_over(comparison: Comparison, paper: Paper, table: PaperTable, matched: dict[str, str]) -> list[str]:
+    """Rows that only one side has; the paper's with their numbers and where they come from."""
+    ours = [row.label for row in comparison.rows if row.label not in matched]
+    theirs = [name for name in table.methods if name not in matched.values()]
+    cited: dict[str, list[str]] = {}
+    for name in theirs:
+        if any(entry.provenance == "cited" for (row, _), entry in table.accuracies.items() if row == name):
+            cited.setdefault(paper.citation(name), []).append(name)
+    return [
+        *([f"Not in the paper: {', '.join(ours)}."] if ours else []),
+        *(
+            [f"In the paper and not measured here: {', '.join(_printed(table, name) for name in theirs)}."]
+            if theirs
+            else []
+        ),
+        *(f"Of these, {', '.join(rows)}: {citation}." for citation, rows in cited.items()),
+    ]
+
+
+def _printed(table: PaperTable, name: str) -> str:
+    """A row of the paper with its average or its minutes."""
+    if name in table.minutes:
+        return f"{name} ({table.minutes[name]:g} min)"
+    entry = table.accuracies.get((name, AVERAGE))
+    return f"{name} ({_value(entry)})" if entry else name
+
+
+def _value(entry: Published | None) -> Value:
+    return Value(entry.accuracy, entry.std) if entry else Value()
 
 
 def _less(measured: Value, paper: Value) -> Value:

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from tta_bench.errors import UserError
-from tta_bench.papers.published import accuracies, paper_task
+from tta_bench.papers.answers import own_table
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
-from tta_bench.report.fair import check_fair, table_of
+from tta_bench.report.fair import check_fair, shipped_suite, table_of
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,9 @@ def compare(records: Iterable[Record]) -> Comparison:
 def _tasks(records: Sequence[Record]) -> tuple[str, ...]:
     """Tasks in the order of the records; where the paper has them all, in the paper's."""
     tasks = tuple(dict.fromkeys(task for record in records for task in record.cell.tasks))
-    paper = list(dict.fromkeys(task for _, task in accuracies(table_of(records[0].cell))))
-    if all(paper_task(task) in paper for task in tasks):
-        return tuple(sorted(tasks, key=lambda task: paper.index(paper_task(task))))
-    return tasks
+    table = own_table(shipped_suite(records[0].cell))
+    order = {task: place for place, task in enumerate(table.tasks)} if table else {}
+    return tuple(sorted(tasks, key=lambda task: order[task])) if set(tasks) <= set(order) else tasks
 
 
 def _current(records: list[Record]) -> tuple[list[Record], list[str]]:

@@ -6,8 +6,11 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tta_bench.papers.answers import own_table
+from tta_bench.records.record import Record
 from tta_bench.report import names
 from tta_bench.report.costs import time_table
+from tta_bench.report.fair import shipped_suite
 from tta_bench.report.rows import Comparison, Row, differing
 from tta_bench.report.values import FAILED, MISSING, NONE, Table, Value, mark_best, spread
 
@@ -21,11 +24,20 @@ SCORING_NOTE = (
 
 
 def layout(comparison: Comparison) -> dict[str, Table]:
-    """The tables of a comparison under their file names, the one that answers the paper's first."""
+    """The tables of a comparison under their file names, the most important first.
+
+    A suite whose rows have labels of their own compares variants; one that answers a paper's time table compares times.
+    """
     accuracy, cost = {"accuracy": accuracy_table(comparison)}, {"time": time_table(comparison)}
-    if "ablation" in comparison.suite or comparison.suite in ("components", "tokens"):
+    if any(_is_variant(row.first) for row in comparison.rows):
         return {"ablation": ablation_table(comparison)} | accuracy | cost
-    return cost | accuracy if comparison.suite == "cost" else accuracy | cost
+    table = own_table(shipped_suite(comparison.records[0].cell))
+    return cost | accuracy if table and table.minutes else accuracy | cost
+
+
+def _is_variant(record: Record) -> bool:
+    """Whether a row has a label of its own; one changed by `--set` is still called by its method."""
+    return record.label != record.cell.method and not record.label.startswith(f"{record.cell.method} (")
 
 
 def accuracy_table(comparison: Comparison) -> Table:

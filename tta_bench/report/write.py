@@ -11,7 +11,7 @@ from rich.console import Console
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.files import write_whole
 from tta_bench.report import differences, latex, leaderboard, render
-from tta_bench.report.paper import paper_table
+from tta_bench.report.paper import no_table, paper_table
 from tta_bench.report.rows import Comparison
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import layout
@@ -27,21 +27,24 @@ def report_runs(
     folder: Path | None,
     console: Console,
     formats: Sequence[str] = DEFAULT,
-    paper: bool = False,
+    paper: str | None = None,
 ) -> list[Path]:
-    """Everything that these formats ask for, of one or several comparisons; of several each gets a folder."""
+    """Everything that these formats ask for; each of several comparisons gets a folder.
+
+    `paper` puts published numbers beside the measured ones: a paper's name or folder, or "" for the suite's own.
+    """
     check_formats(formats)
     written = []
     for comparison in (_warned(one, runs.warnings()) for one in found):
         tables = layout(comparison)
-        beside = paper_table(comparison) if paper else None
+        beside = None if paper is None else paper_table(comparison, paper)
         if beside:
             tables["paper"] = beside
         if "terminal" in formats:
             for table in tables.values():
                 render.show(table, console)
-            if paper and not beside:
-                console.print(f"The paper has no table to put beside {comparison.suite}.\n")
+            if paper is not None and not beside:
+                console.print(f"{no_table(comparison, paper)}\n", markup=False)
         if folder is not None:
             home = folder if len(found) == 1 else folder / comparison.suite
             files = _table_files(tables, comparison.suite, formats)

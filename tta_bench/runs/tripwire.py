@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from tta_bench.papers.published import Published, accuracies, paper_task
+from tta_bench.papers.answers import BASELINE, SourceRow, source_row
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.listing import Watcher
@@ -18,9 +18,6 @@ from tta_bench.runs.spec import CellSpec
 
 IMAGES = 1024
 SIGMAS, SLACK = 4.0, 0.01
-BASELINE = "source"
-# Tables of the paper without a row of Source: they are about ImageNet-C at severity 5.
-SOURCE_IN = {"components": "imagenet-c-5", "tokens": "imagenet-c-5", "cost": "imagenet-c-5"}
 
 
 def warn(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> None:
@@ -40,20 +37,15 @@ def suspicions(specs: Sequence[CellSpec], place: Binder) -> dict[str, str]:
     found = {}
     for spec in first_of_each_model([spec for spec in specs if spec.paper], place):
         task = spec.tasks[0]
-        published = published_source(spec.paper, task)
-        if published is None:
+        expected = source_row(spec.paper, spec.suite, task)
+        if expected is None:
             continue
         hits, images = _score_source(spec, place)
         model = place.model(spec)
-        warning = judge(task, hits, images, published.accuracy / 100, model.mean)
+        warning = judge(task, hits, images, expected, model.mean)
         if warning or not place.stream(spec).is_part:
             found[model.weights_hash] = warning or ""
     return found
-
-
-def published_source(table: str, task: str) -> Published | None:
-    """What the paper says of Source on a task."""
-    return accuracies(SOURCE_IN.get(table, table)).get((BASELINE, paper_task(task)))
 
 
 def first_of_each_model(specs: Sequence[CellSpec], place: Binder) -> list[CellSpec]:
@@ -79,21 +71,13 @@ def _score_source(spec: CellSpec, place: Binder) -> tuple[int, int]:
     return hits, len(work.stream.order)
 
 
-def judge(task: str, hits: int, images: int, expected: float, mean: tuple[float, ...]) -> str | None:
+def judge(task: str, hits: int, images: int, row: SourceRow, mean: tuple[float, ...]) -> str | None:
     """Compare with what is published; a difference beyond chance names its likely cause."""
-    measured = hits / images
+    measured, expected = hits / images, row.published.accuracy / 100
     chance = SIGMAS * math.sqrt(expected * (1 - expected) / images) + SLACK
     if abs(measured - expected) <= chance:
         return None
-    if "-to-" in task:
-        cause = "a source model that was trained otherwise than the paper's, labels, or other images?"
-    elif measured > expected:
-        cause = "other weights than the paper's? (augreg2 gives about 55 on ImageNet-C-5 where augreg gives 51.0)"
-    elif any(value != 0.5 for value in mean):
-        cause = f"normalisation? The paper's ViTs want mean = std = 0.5, this model uses mean {mean}"
-    else:
-        cause = "normalisation (ImageNet's mean and std give about 29.9 on ImageNet-C-5), labels, or other images?"
     return (
         f"Source scores {100 * measured:.1f} % on the first {images} images of {task}, "
-        f"the paper {100 * expected:.1f} %: {cause}"
+        f"the paper {100 * expected:.1f} %: {row.likely_cause(measured, mean)}"
     )

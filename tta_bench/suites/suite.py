@@ -46,7 +46,7 @@ class Suite:
     seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, description="Seeds of the streams' order, one run each.")] = (
         0,
     )
-    paper: Annotated[str, Meta(description="The published table that this suite answers, by its file's name.")] = ""
+    paper: Annotated[str, Meta(description="The paper that this suite reproduces: a folder of tta_bench/papers.")] = ""
     notes: Annotated[str, Meta(description="How settings were found; changes no result.")] = field(
         default="", compare=False
     )

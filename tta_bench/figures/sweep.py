@@ -1,8 +1,9 @@
-"""`rho`: average accuracy against one setting, by default the smoothness of DPAL's prediction networks."""
+"""`sweep`: average accuracy against one numeric setting, all else equal."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
 from tta_bench.figures import rows, style
+from tta_bench.papers.answers import own_paper
 from tta_bench.report.choose import Filter
+from tta_bench.report.fair import shipped_suite
 from tta_bench.report.rows import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SETTING = "predictor_rho"
-LABELS = {SETTING: "ρ of the prediction networks", "shift_tokens": "shift tokens per block"}
-
 
 @dataclass(frozen=True)
 class Sweep:
-    """Accuracy in percent at each value of a setting, all else equal, and of the row that lacks the setting."""
+    """Accuracy in percent at each value of a setting, all else equal, and that of a row without the setting."""
 
     setting: str
+    axis: str  # what its paper calls the setting
     values: tuple[float, ...]
     accuracy: tuple[float, ...]
     spread: tuple[float, ...]  # standard deviation over seeds
@@ -33,15 +34,13 @@ class Sweep:
     notes: tuple[str, ...]
 
 
-def data(folder: Path, setting: str = SETTING, where: Sequence[Filter] = ()) -> Sweep:
+def data(folder: Path, setting: str = "", where: Sequence[Filter] = ()) -> Sweep:
     """The sweep in a run's folder; rows that differ in more than the setting are refused."""
     found = rows.read(folder, where=where)
+    setting = setting or _swept(found.rows, folder)
     swept = {float(row.first.cell.settings[setting]): row for row in found.rows if _has(row, setting)}
     if len(swept) < 2:
-        raise UserError(
-            f"{folder}: needs rows with at least two values of '{setting}', found {len(swept)} "
-            f"(tta-bench run --suite digits-ablation-rho makes a sweep of {SETTING})"
-        )
+        raise UserError(f"{folder}: needs rows with at least two values of '{setting}', found {len(swept)}")
     rest = {value: _others(row, setting) for value, row in swept.items()}
     first, *others = rest.values()
     for other in others:
@@ -55,8 +54,10 @@ def data(folder: Path, setting: str = SETTING, where: Sequence[Filter] = ()) -> 
     if unfinished:
         raise UserError(f"{folder}: not all tasks of {', '.join(unfinished)} are done: run the same command again")
     base = next(((r.label, rows.average(r, found.tasks).mean) for r in found.rows if not _has(r, setting)), None)
+    paper = own_paper(shipped_suite(found.records[0].cell))
     return Sweep(
         setting=setting,
+        axis=paper.terms.settings.get(setting, setting) if paper else setting,
         values=tuple(scores),
         accuracy=tuple(score.mean for score in scores.values()),
         spread=tuple(score.std or 0.0 for score in scores.values()),
@@ -64,6 +65,20 @@ def data(folder: Path, setting: str = SETTING, where: Sequence[Filter] = ()) -> 
         caution=rows.caution(found),
         notes=found.notes,
     )
+
+
+def _swept(found: Sequence[Row], folder: Path) -> str:
+    """The one numeric setting in which rows of a method differ."""
+    values: dict[tuple[str, str], set[float]] = defaultdict(set)
+    for row in found:
+        for setting, value in row.first.cell.own_settings.items():
+            if _has(row, setting):
+                values[row.first.cell.method, setting].add(value)
+    several = sorted({setting for (_, setting), seen in values.items() if len(seen) > 1})
+    if len(several) != 1:
+        there = f"rows differ in {', '.join(several)}" if several else "no two rows of a method differ in a setting"
+        raise UserError(f"{folder}: {there}: choose a setting with --setting")
+    return several[0]
 
 
 def _has(row: Row, setting: str) -> bool:
@@ -99,7 +114,7 @@ def draw(found: Sweep) -> Figure:
     shown = [*found.accuracy, *([found.base[1]] if found.base else [])]
     axes.set_ylim(style.room([value + side * max(found.spread) for value in shown for side in (-1, 1)]))
     axes.set(
-        xlabel=LABELS.get(found.setting, found.setting),
+        xlabel=found.axis,
         ylabel=f"average accuracy (%){found.caution}",
         xlim=(-0.4, len(places) - 0.6),
     )

@@ -1,1 +1,0 @@
-"""The tables of the DPAL paper (ECCV 2024) as CSV; installed, so that runs can be compared with them."""

@@ -1,0 +1,54 @@
+"""Which suite answers which table, and what the unadapted model should score on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tta_bench.papers.paper import Paper, PaperTable, Published, load
+from tta_bench.suites.suite import Suite
+
+BASELINE = "source"  # the unadapted model's row
+
+
+def own_paper(suite: Suite | None) -> Paper | None:
+    """The paper that a suite reproduces."""
+    return load(suite.paper) if suite and suite.paper else None
+
+
+def own_table(suite: Suite | None) -> PaperTable | None:
+    """The one table of its own paper that a suite answers."""
+    paper = own_paper(suite)
+    return _only_table(paper, suite.name) if paper and suite else None
+
+
+def _only_table(paper: Paper, suite: str) -> PaperTable | None:
+    tables = paper.tables_of([suite])
+    return tables[0] if len(tables) == 1 else None
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """What a paper prints for the unadapted model on one task."""
+
+    published: Published
+    table: PaperTable
+
+    def likely_cause(self, measured: float, mean: Sequence[float]) -> str:
+        """Why the unadapted model may score `measured` (a fraction) instead; `mean` is what its images are less."""
+        if 100 * measured > self.published.accuracy:
+            return self.table.source_above
+        if self.table.mean and tuple(mean) != self.table.mean:
+            ours, theirs = (", ".join(f"{value:g}" for value in values) for values in (mean, self.table.mean))
+            return f"normalisation? The paper's images have mean {theirs}, this model uses mean {ours}"
+        return self.table.source_below
+
+
+def source_row(paper: str, suite: str, task: str) -> SourceRow | None:
+    """The published row of the unadapted model for a suite's task, if the paper has one."""
+    published = load(paper)
+    table = _only_table(published, suite)
+    if table is None:
+        return None
+    entry = published.tables[table.source_table or table.name].accuracies.get((BASELINE, task))
+    return SourceRow(entry, table) if entry else None
