@@ -30,9 +30,9 @@ def clipped(grads: Tensors, max_norm: float) -> Tensors:
 class Sgd:
     """Gradient descent with momentum, without weight decay, on gradients given by hand."""
 
-    def __init__(self, tensors: Tensors, *, lr: float, momentum: float) -> None:
+    def __init__(self, tensors: Tensors, *, lr: float, momentum: float, nesterov: bool = False) -> None:
         self.tensors = tensors
-        self._optimizer = torch.optim.SGD(tensors, lr=lr, momentum=momentum, foreach=True)
+        self._optimizer = torch.optim.SGD(tensors, lr=lr, momentum=momentum, nesterov=nesterov, foreach=True)
 
     def step(self, grads: Tensors) -> None:
         for tensor, grad in zip(self.tensors, grads, strict=True):
