@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from tta_bench.data.images import ImageSet
+from tta_bench.errors import UserError
 from tta_bench.models import checkpoint
 from tta_bench.models.train import Loss, Progress, Recipe, fit
 
@@ -48,7 +49,10 @@ def fit_stacked(
 
     An interrupted training goes on, as that of `fit` does: a finished stage is kept beside `out` until the end.
     """
-    epochs = [max(1, round(stage.share * recipe.epochs)) for stage in stages]
+    if recipe.epochs < len(stages):
+        raise UserError(f"--epochs {recipe.epochs}: this model is trained in {len(stages)} stages of an epoch or more")
+    epochs = [max(1, round(stage.share * recipe.epochs)) for stage in stages[:-1]]
+    epochs.append(recipe.epochs - sum(epochs))
     model, accuracy, before = None, 0.0, 0
     parts = [out.with_suffix(f".{stage.blocks}.safetensors") for stage in stages[:-1]]
     for stage, count, path in zip(stages, epochs, [*parts, out], strict=True):
