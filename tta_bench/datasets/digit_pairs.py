@@ -16,7 +16,8 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.corruptions import HELD_OUT, corrupt_many
+from tta_bench.corruptions import corrupt_many
+from tta_bench.data.families import HELD_OUT
 from tta_bench.data.images import ArrayImages
 from tta_bench.data.seeding import permutation, seed_of
 
