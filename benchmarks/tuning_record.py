@@ -1,6 +1,6 @@
 """Writes what `make tune` tried: one line per method and settings, best first, with the accuracy of every corruption.
 
-    python -m benchmarks.tuning_record results/runs/digit-pairs-c-holdout results/tuning/digit-pairs.csv
+python -m benchmarks.tuning_record results/runs/digit-pairs-c-holdout results/tuning/digit-pairs.csv
 """
 
 from __future__ import annotations

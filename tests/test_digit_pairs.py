@@ -139,7 +139,8 @@ def test_every_scenario_makes_a_stream(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("images", [0, -1, 2.5, "many", True, 10**7])
 def test_a_wrong_length_is_one_line(images: object) -> None:
-    with pytest.raises(UserError, match=r"^data: kind 'digit-pairs-c': images: expected a whole number of at least 1 and of at most 1000000, got "):
+    said = r"^data: kind 'digit-pairs-c': images: expected a whole number from 1 to 1,000,000, got "
+    with pytest.raises(UserError, match=said):
         open_dataset({"kind": "digit-pairs-c", "severity": 5, "images": images}, (), None)
 
 

@@ -16,7 +16,15 @@ from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.opening import OnOpened
 
 # Ids have six digits, and a task of a million images takes some two gigabytes of memory.
-Length = Annotated[int, Meta(ge=1, le=1_000_000, description="How many drawings a task has; any number can be drawn.")]
+Length = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=1_000_000,
+        title="a whole number from 1 to 1,000,000",
+        description="How many drawings a task has.",
+    ),
+]
 
 
 class DigitPairsC(Dataset):
