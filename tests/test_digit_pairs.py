@@ -17,9 +17,10 @@ from tta_bench.errors import UserError
 from tta_bench.models import checkpoint
 from tta_bench.models import source as models
 from tta_bench.models.train import evaluate
-from tta_bench.streams.scenarios import SEVERITIES, groups, make_stream
+from tta_bench.streams.orders import DRAWS_PER_CLASS
+from tta_bench.streams.scenarios import SCENARIOS, scenario_of
+from tta_bench.streams.stream import Part, make_stream
 from tta_bench.suites import suite as suites
-from tta_bench.suites.suite import Scenario
 
 CPU = torch.device("cpu")
 SUITES = ("demo", "digit-pairs-c-holdout", *(f"digit-pairs-c-{severity}" for severity in range(1, 6)))
@@ -114,27 +115,23 @@ def test_suites_fit_together(name: str) -> None:
     assert set(suite.tasks) <= set(HELD_OUT if held_out else CORRUPTIONS)
 
 
-@pytest.mark.parametrize("scenario", ["normal", "single", "continual", "mixed", "gradual", "label-shift"])
-def test_every_scenario_makes_a_stream(scenario: Scenario) -> None:
-    config = {"kind": "digit-pairs-c", "severity": 5, "images": 200}
-    tasks = ("contrast", "brightness")
-    data = open_dataset(config, tasks, None)
-
-    def open_task(task: str, severity: int | None) -> digit_pairs.ArrayImages:
-        level = data if severity is None else data.at_severity(severity)
-        return level.open(task)  # type: ignore[return-value]
-
-    for parts in groups(scenario, tasks, open_task):
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_makes_a_stream(name: str) -> None:
+    data = open_dataset({"kind": "digit-pairs-c", "severity": 5, "images": 200}, (), None)
+    scenario = scenario_of(name, {})
+    for tasks in scenario.groups(("contrast", "brightness")):
+        parts = [
+            Part(task, (data if level is None else data.at_severity(level)).open(task))
+            for task in tasks
+            for level in scenario.severities
+        ]
         stream = make_stream(scenario, "mine", 0, parts)
-        pages = stream.images.read(stream.order[:20])
-        assert pages.shape == (20, 3, 16, 32)
+        assert stream.images.read(stream.order[:20]).shape == (20, 3, 16, 32)
         seen = [stream.images.ids[i] for i in stream.order]
-        if scenario == "label-shift":  # draws with replacement, by definition
-            assert len(seen) == 100 * len(np.unique(stream.images.labels))
+        if name == "label-shift":  # draws with replacement, by definition
+            assert len(seen) == DRAWS_PER_CLASS * len(np.unique(stream.images.labels))
         else:
-            assert len(set(seen)) == len(seen) == (400 if scenario in ("continual", "mixed") else 200)
-        if scenario == "gradual":
-            assert len(parts) == len(SEVERITIES)
+            assert len(set(seen)) == len(seen) == 200 * len(tasks)
 
 
 @pytest.mark.parametrize("images", [0, -1, 2.5, "many", True, 10**7])
