@@ -24,7 +24,7 @@ HARNESS = (
     *("models.source", "models.packaged", "models.weights", "models.checkpoint", "models.precision"),
     *("data.loading", "data.cache", "data.images", "data.seeding"),
     *("streams.stream", "streams.scenarios", "streams.orders"),
-    *("measure.metrics", "measure.clock", "measure.cost", "measure.memory"),
+    *("measure.metrics", "measure.clock", "measure.cost", "measure.memory", "measure.process"),
 )
 # Imported by modules that count, but no number passes through them that a cell does not name.
 SHAPES_NOTHING = frozenset(
