@@ -112,7 +112,7 @@ def test_a_wrong_header_is_one_line(header: Any, said: str, tmp_path: Path) -> N
         models.load(str(path))
     assert "\n" not in str(caught.value)
     save_file({"head.weight": torch.zeros(7, 8)}, path, metadata={checkpoint.HEADER: "no JSON"})
-    with pytest.raises(UserError, match="note in its header: no valid JSON"):
+    with pytest.raises(UserError, match="note in its header: invalid JSON"):
         models.load(str(path))
 
 
