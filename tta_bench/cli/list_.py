@@ -50,22 +50,24 @@ def _methods() -> None:
         registry.installed().entry("")  # says what to do
     rows = registry.describe(names)
     _show(
-        ("method", "paper", "adapts", "scored", "passes", "source", "from"),
+        ("method", "paper", "adapts", "needs", "batch", "scored", "passes", "from"),
         [
             (
                 r["name"],
                 r["paper"],
-                r["adapts"],
+                r["kind"],
+                r["needs"] or "–",
+                str(r["batch_size"]),
                 r["score_point"],
                 r["passes"],
-                "needed" if r["needs_source"] else "–",
                 r["from"],
             )
             for r in rows
             if "error" not in r
         ],
-        "scored: the weights that make the scored answer, those before or after the update (or SAM's perturbed ones); "
-        "passes: of the model, per batch; source: whether clean source images are needed before the stream.",
+        "needs: what a run needs besides the stream; batch: the published batch size; "
+        "scored: the weights behind the scored prediction, before or after the update (or perturbed by SAM); "
+        "passes: of the model, per batch.",
     )
     _say_problems([row["error"] for row in rows if "error" in row])
 

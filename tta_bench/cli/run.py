@@ -35,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
     console = options.console()
     if ready.set_aside:
         console.print(f"The old folder is now {ready.set_aside}", soft_wrap=True)
+    for file in ready.damaged:
+        console.print(f"WARNING {file.name} was damaged and is now {file}: its cell runs again", soft_wrap=True)
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
     with watch(len(ready.requests), console) as watcher:
         try:
