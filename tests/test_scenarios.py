@@ -148,7 +148,7 @@ def test_gradual_is_refused_where_there_are_no_severities(suite: Suite) -> None:
     if "severity" in suite.data:
         assert type(data.at_severity(1)) is type(data)
     else:
-        with pytest.raises(UserError, match="--scenario gradual needs data with severities"):
+        with pytest.raises(UserError, match="--scenario gradual requires data with severities"):
             data.at_severity(1)
 
 
