@@ -108,4 +108,4 @@ def test_without_its_classes_no_method_is_tried_and_the_cause_is_told_once(
     suite.write_text(IMAGENET_R)
     status, shown, _ = cli("check", "--suite", suite, "--data-root", tmp_path, "--model", "toy")
     assert (status, shown.count("ERROR"), shown.count("no data for this suite")) == (2, 1, 1)
-    assert "methods on toy: not tried, the classes of their images are not known" in shown
+    assert "methods on toy: not tried, the classes are unknown" in shown

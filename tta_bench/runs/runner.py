@@ -40,24 +40,24 @@ class Work:
 
 @dataclass(frozen=True)
 class Learned:
-    """How a method came by what it knows of source images, and what that cost where it was learned."""
+    """How a method got what it needs from source images, and the cost of learning it."""
 
-    how: str = ""  # "learned" here, or "read": another cell has learned it; empty if it needs nothing
+    how: str = ""  # "learned" here, or "read": learned by another cell; empty if it needs nothing
     cost: Cost | None = None
 
 
 def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> tuple[Record, Predictions]:
-    """Run a cell to its end. Whatever the method raises comes through; bad logits are a CellFailed."""
+    """Run a cell. Exceptions of the method are passed on; bad logits raise CellFailed."""
     setup, device = work.setup, work.setup.device
     memory.start(device)
     building, adapting = Stopwatch(device), Stopwatch(device)
-    reading = Stopwatch(torch.device("cpu"))  # on a GPU, the copy of the next batch goes on meanwhile
+    reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
     with building:
         session = Session(setup)
     method = session.method
     learned = prepare(work, session)
     if learned.cost is not None:
-        memory.start(device)  # what is learned from source images once is not what adapting takes
+        memory.start(device)  # the memory of preparing once is not the memory of adapting
 
     scores = Scores(work.stream.images.labels, setup.num_classes)
     order = list(work.stream.batches(setup.batch_size))
@@ -106,7 +106,7 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
 
 
 def prepare(work: Work, session: Session) -> Learned:
-    """Let a method learn from source images, or take over what it learned in another cell."""
+    """Let a method learn from source images, or load what it learned in another cell."""
     source, setup = work.source_images, work.setup
     if source is None:
         return Learned()
