@@ -20,7 +20,7 @@ OWN = "tta_bench"
 
 # Every cell runs through these modules; the code of its data and of its method is hashed separately.
 HARNESS = (
-    *("runs.runner", "runs.session", "runs.scores", "runs.prepared", "method", "registry", "settings"),
+    *("runs.runner", "runs.session", "runs.scores", "runs.prepared", "runs.fairness", "method", "registry", "settings"),
     *("models.source", "models.packaged", "models.weights", "models.checkpoint", "models.precision"),
     *("data.loading", "data.cache", "data.images", "data.seeding"),
     *("streams.stream", "streams.scenarios", "streams.orders"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from time import perf_counter  # bound now: a method that replaces time.perf_counter changes no time of ours
 from typing import Any
 
 import torch
@@ -22,12 +22,12 @@ class Stopwatch:
 
     def __enter__(self) -> Stopwatch:
         finish_work(self.device)
-        self._start = time.perf_counter()
+        self._start = perf_counter()
         return self
 
     def __exit__(self, *failure: object) -> None:
         synchronise(self.device)
-        self.laps.append(time.perf_counter() - self._start)
+        self.laps.append(perf_counter() - self._start)
 
     @property
     def total(self) -> float:

@@ -46,6 +46,7 @@ class Record:
     memory: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     finished_at: str = ""
+    remarks: list[str] = field(default_factory=list)  # what the method did besides adapting
     predictions: str = ""  # digest of the file of predictions; empty for a failure
     schema: int = SCHEMA
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -14,9 +14,11 @@ from tta_bench.measure import environment, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.metrics import scores_of
+from tta_bench.measure.process import restored
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
+from tta_bench.runs.fairness import Watch, refuse_odd_logits
 from tta_bench.runs.prepared import Cost, Prepared
 from tta_bench.runs.scores import Scores
 from tta_bench.runs.session import Session, Setup, read, source_batches, source_labels
@@ -47,7 +49,17 @@ class Learned:
 
 
 def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> tuple[Record, Predictions]:
-    """Run a cell. Exceptions of the method are passed on; bad logits raise CellFailed."""
+    """Run a cell. Exceptions of the method are passed on; bad logits raise CellFailed.
+
+    Process state that the method changes is restored, so that it cannot affect another method's result.
+    """
+    with restored() as changed:
+        record, predictions = _run_cell(work, on_batch)
+    left = [f"changed {name} (put back)" for name in changed]
+    return replace(record, remarks=[*record.remarks, *left]), predictions
+
+
+def _run_cell(work: Work, on_batch: OnBatch) -> tuple[Record, Predictions]:
     setup, device = work.setup, work.setup.device
     memory.start(device)
     building, adapting = Stopwatch(device), Stopwatch(device)
@@ -59,6 +71,7 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
     if learned.cost is not None:
         memory.start(device)  # the memory of preparing once is not the memory of adapting
 
+    watch = Watch(method, session.model)
     scores = Scores(work.stream.images.labels, setup.num_classes)
     order = list(work.stream.batches(setup.batch_size))
     reset_batches: list[int] = []
@@ -67,9 +80,11 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
         for number, indices in enumerate(order):
             with reading:
                 batch = next(batches)
-            resets = method.resets
+            resets, version = method.resets, batch._version
             with adapting:
                 logits = session.adapt(batch)
+            watch.batch(batch, version)
+            refuse_odd_logits(logits)
             if method.resets > resets:
                 reset_batches.append(number)
             scores.add(indices, logits)
@@ -101,6 +116,7 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
         memory={**memory.peak(device), "prepare_bytes": learned.cost.bytes if learned.cost else 0},
         environment=environment.describe(device),
         finished_at=now(),
+        remarks=watch.close(),
     )
     return record, predictions
 
