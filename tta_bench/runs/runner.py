@@ -18,7 +18,7 @@ from tta_bench.measure.process import restored
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
-from tta_bench.runs.fairness import Watch, refuse_odd_logits
+from tta_bench.runs.fairness import Watch, require_plain_logits
 from tta_bench.runs.prepared import Cost, Prepared
 from tta_bench.runs.scores import Scores
 from tta_bench.runs.session import Session, Setup, read, source_batches, source_labels
@@ -55,7 +55,7 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
     """
     with restored() as changed:
         record, predictions = _run_cell(work, on_batch)
-    left = [f"changed {name} (put back)" for name in changed]
+    left = [f"changed {name} (restored)" for name in changed]
     return replace(record, remarks=[*record.remarks, *left]), predictions
 
 
@@ -84,7 +84,7 @@ def _run_cell(work: Work, on_batch: OnBatch) -> tuple[Record, Predictions]:
             with adapting:
                 logits = session.adapt(batch)
             watch.batch(batch, version)
-            refuse_odd_logits(logits)
+            require_plain_logits(logits)
             if method.resets > resets:
                 reset_batches.append(number)
             scores.add(indices, logits)
