@@ -1,4 +1,4 @@
-"""One method cannot hurt another: what it leaves behind is put back, and trespasses are in the record."""
+"""One method cannot affect another: process state is restored, and violations are noted in the record."""
 
 from __future__ import annotations
 
@@ -85,20 +85,20 @@ def use_threads(method: Method, batch: Tensor) -> None:
 
 
 DEEDS: dict[str, tuple[Callable[[Any, Tensor], Any], str]] = {
-    "dtype": (lambda m, b: torch.set_default_dtype(torch.float64), "changed torch's default dtype (put back)"),
-    "hook": (leave_a_hook, "changed torch's global hooks (put back)"),
-    "threads": (use_threads, "changed torch's number of threads (put back)"),
-    "seed": (lambda m, b: torch.manual_seed(7), "changed torch's random generator (put back)"),
-    "numpy": (lambda m, b: np.random.rand(), "changed numpy's random generator (put back)"),
-    "python": (lambda m, b: random.random(), "changed Python's random generator (put back)"),
+    "dtype": (lambda m, b: torch.set_default_dtype(torch.float64), "changed torch's default dtype (restored)"),
+    "hook": (leave_a_hook, "changed torch's global hooks (restored)"),
+    "threads": (use_threads, "changed torch's number of threads (restored)"),
+    "seed": (lambda m, b: torch.manual_seed(7), "changed torch's random generator (restored)"),
+    "numpy": (lambda m, b: np.random.rand(), "changed numpy's random generator (restored)"),
+    "python": (lambda m, b: random.random(), "changed Python's random generator (restored)"),
     "precision": (
         lower_precision,
-        "changed torch's matmul precision (put back)",
+        "changed torch's matmul precision (restored)",
     ),
-    "mkldnn": (lambda m, b: torch.backends.mkldnn.set_flags(False), "changed torch's backend flags (put back)"),
-    "signal": (lambda m, b: signal.signal(signal.SIGINT, signal.SIG_IGN), "changed signal handlers (put back)"),
-    "folder": (lambda m, b: os.chdir("/"), "changed the working directory (put back)"),
-    "environment": (lambda m, b: os.environ.update(EVIL="1"), "changed environment variables (put back)"),
+    "mkldnn": (lambda m, b: torch.backends.mkldnn.set_flags(False), "changed torch's backend flags (restored)"),
+    "signal": (lambda m, b: signal.signal(signal.SIGINT, signal.SIG_IGN), "changed signal handlers (restored)"),
+    "folder": (lambda m, b: os.chdir("/"), "changed the working directory (restored)"),
+    "environment": (lambda m, b: os.environ.update(EVIL="1"), "changed environment variables (restored)"),
     "batch": (blank, "changed its input batch"),
     "weights": (raise_a_bias, "changed 1 weights outside adapted_parameters()"),
     "data": (raise_a_bias_in_silence, "changed 1 weights outside adapted_parameters()"),
@@ -164,4 +164,4 @@ def test_honest_methods_get_no_remark(small_suite: Path, tmp_path: Path) -> None
 def test_the_table_says_so(small_suite: Path, tmp_path: Path) -> None:
     Hostile.deed = lambda m, b: torch.manual_seed(3)
     results = tta_bench.run(["source", "hostile"], str(small_suite), limit=32, device="cpu", out=tmp_path / "run")
-    assert "WARNING hostile: changed torch's random generator (put back)." in repr(results.table())
+    assert "WARNING hostile: changed torch's random generator (restored)." in repr(results.table())

@@ -1,4 +1,4 @@
-"""State of the process that a method could change for those who run after it: noticed, and put back."""
+"""Process state that a method could change for later methods: detects changes and restores it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _handlers() -> dict[int, Any]:
 
 
 def _set_handlers(before: dict[int, Any]) -> None:
-    if threading.current_thread() is threading.main_thread():  # only there can handlers be set
+    if threading.current_thread() is threading.main_thread():  # only the main thread can set handlers
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -103,19 +103,19 @@ _STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 
 
 def process_state() -> dict[str, Any]:
-    """All of it as it is now, to be compared."""
+    """The current process state, for comparison."""
     return {name: get() for name, (get, _) in _STATE.items()}
 
 
 @contextmanager
 def restored() -> Iterator[list[str]]:
-    """Put back what was changed in here; the list names it afterwards."""
+    """Restore what changes in this block; the yielded list names it afterwards."""
     before = process_state()
     changed: list[str] = []
     try:
         yield changed
     finally:
-        for name, (get, put_back) in _STATE.items():
+        for name, (get, restore) in _STATE.items():
             if get() != before[name]:
                 changed.append(name)
-                put_back(before[name])
+                restore(before[name])

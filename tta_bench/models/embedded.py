@@ -1,4 +1,4 @@
-"""The models that come with tta-bench."""
+"""The models included in tta-bench."""
 
 from __future__ import annotations
 

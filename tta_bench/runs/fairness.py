@@ -1,6 +1,6 @@
-"""Watches a method while it runs, cheaply enough to be always on: accidents and leftovers are noticed.
+"""Watches a method while it runs, cheaply enough to be always on: notices accidents and leftovers.
 
-Code that means to cheat cannot be ruled out by the process it runs in; what settles that is another run elsewhere.
+It cannot detect deliberate cheating, since the method runs in the same process; only a rerun elsewhere can.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tta_bench.method import Method
 
 
 class Watch:
-    """What a method did besides adapting: a remark for each kind of trespass."""
+    """Notes what a method did besides adapting, with one remark for each kind of violation."""
 
     def __init__(self, method: Method, model: nn.Module) -> None:
-        refuse_odd_values(method)
+        require_plain_values(method)
         self.remarks: list[str] = []
         self._model = model
         self._free = set(map(id, method.adapted_parameters().values()))
@@ -31,7 +31,7 @@ class Watch:
             self._note("changed its input batch")
 
     def close(self) -> list[str]:
-        """All remarks, after a last look at weights and threads."""
+        """All remarks, after a final check of weights and threads."""
         changed = sum(not torch.equal(now, self._sums[name]) for name, now in self._checksums().items())
         if changed:
             self._note(f"changed {changed} weights outside adapted_parameters()")
@@ -41,7 +41,7 @@ class Watch:
 
     @torch.no_grad()
     def _checksums(self) -> dict[str, Tensor]:
-        """Two sums for each weight that the method says it leaves alone."""
+        """Two sums for each weight that the method declares unchanged."""
         return {
             name: torch.stack([parameter.double().sum(), parameter.double().square().sum()])
             for name, parameter in self._model.named_parameters()
@@ -53,15 +53,15 @@ class Watch:
             self.remarks.append(remark)
 
 
-def refuse_odd_values(method: Method) -> None:
-    """`resets` and `score_point` are plain values: a property could do work that nobody times."""
+def require_plain_values(method: Method) -> None:
+    """Require plain `resets` and `score_point`: a property could do work outside the timer."""
     for name, kind in (("resets", int), ("score_point", str)):
         if isinstance(getattr(type(method), name, None), property) or type(getattr(method, name)) is not kind:
             raise CellFailed(f"{name} of {type(method).__name__} must be a plain {kind.__name__}")
 
 
-def refuse_odd_logits(logits: object) -> None:
-    """Logits are a plain tensor of floats without a graph: a lazy one would compute when it is scored, untimed."""
+def require_plain_logits(logits: object) -> None:
+    """Require a plain, detached float tensor: a lazy tensor would compute outside the timer, when it is scored."""
     if isinstance(logits, Tensor):
         if type(logits) is not Tensor or not logits.is_floating_point():
             raise CellFailed(f"adapt returned a {type(logits).__name__} of {logits.dtype}, expected floats in a Tensor")

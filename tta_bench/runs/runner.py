@@ -18,7 +18,7 @@ from tta_bench.measure.process import restored
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
-from tta_bench.runs.fairness import Watch, refuse_odd_logits
+from tta_bench.runs.fairness import Watch, require_plain_logits
 from tta_bench.runs.prepared import Cost, Prepared
 from tta_bench.runs.scores import Scores
 from tta_bench.runs.session import Session, Setup, read, source_batches, source_labels
@@ -42,20 +42,20 @@ class Work:
 
 @dataclass(frozen=True)
 class Learned:
-    """How a method came by what it knows of source images, and what that cost where it was learned."""
+    """How a method got what it needs from source images, and the cost of learning it."""
 
-    how: str = ""  # "learned" here, or "read": another cell has learned it; empty if it needs nothing
+    how: str = ""  # "learned" here, or "read": learned by another cell; empty if it needs nothing
     cost: Cost | None = None
 
 
 def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> tuple[Record, Predictions]:
-    """Run a cell to its end. Whatever the method raises comes through; bad logits are a CellFailed.
+    """Run a cell. Exceptions of the method are passed on; bad logits raise CellFailed.
 
-    What a method changes in the process is put back, so that it cannot change another's result.
+    Process state that the method changes is restored, so that it cannot affect another method's result.
     """
     with restored() as changed:
         record, predictions = _run_cell(work, on_batch)
-    left = [f"changed {name} (put back)" for name in changed]
+    left = [f"changed {name} (restored)" for name in changed]
     return replace(record, remarks=[*record.remarks, *left]), predictions
 
 
@@ -63,13 +63,13 @@ def _run_cell(work: Work, on_batch: OnBatch) -> tuple[Record, Predictions]:
     setup, device = work.setup, work.setup.device
     memory.start(device)
     building, adapting = Stopwatch(device), Stopwatch(device)
-    reading = Stopwatch(torch.device("cpu"))  # on a GPU, the copy of the next batch goes on meanwhile
+    reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
     with building:
         session = Session(setup)
     method = session.method
     learned = prepare(work, session)
     if learned.cost is not None:
-        memory.start(device)  # what is learned from source images once is not what adapting takes
+        memory.start(device)  # the memory of preparing once is not the memory of adapting
 
     watch = Watch(method, session.model)
     scores = Scores(work.stream.images.labels, setup.num_classes)
@@ -84,7 +84,7 @@ def _run_cell(work: Work, on_batch: OnBatch) -> tuple[Record, Predictions]:
             with adapting:
                 logits = session.adapt(batch)
             watch.batch(batch, version)
-            refuse_odd_logits(logits)
+            require_plain_logits(logits)
             if method.resets > resets:
                 reset_batches.append(number)
             scores.add(indices, logits)
@@ -122,7 +122,7 @@ def _run_cell(work: Work, on_batch: OnBatch) -> tuple[Record, Predictions]:
 
 
 def prepare(work: Work, session: Session) -> Learned:
-    """Let a method learn from source images, or take over what it learned in another cell."""
+    """Let a method learn from source images, or load what it learned in another cell."""
     source, setup = work.source_images, work.setup
     if source is None:
         return Learned()
