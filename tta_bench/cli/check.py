@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "check",
-        help="find what is wrong before time is spent",
-        description="Check data, weights, methods and settings of a run, and try every method on a few images. "
-        "Takes the options of run. --every-image finds all bad files, and needs as long as decoding everything.",
+        help="find problems before a run",
+        description="Check the data, weights, methods and settings of a run, and try every method on a few images. "
+        "Takes the options of run.",
     )
     options.add_choices(verb)
     verb.add_argument(
-        "--every-image", action="store_true", help="open every image of every task, not a few, and name all bad ones"
+        "--every-image",
+        action="store_true",
+        help="decode every image of every task and list all bad files; takes as long as one pass over the data",
     )
     verb.set_defaults(action=run)
 
@@ -45,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         line = f"{mark} {finding.what}: {finding.text}"
         console.print(line, style=style if not finding.ok else "", soft_wrap=True)  # paths stay whole
     wrong = sum(not finding.ok for finding in findings)
-    console.print(f"{wrong} of {len(findings)} checks failed." if wrong else "All is well: `run` may start.")
+    console.print(f"{wrong} of {len(findings)} checks failed." if wrong else f"All {len(findings)} checks passed.")
     return 2 if wrong else 0
 
 
