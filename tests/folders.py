@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.records import make_record
+from tests.records import keep, make_record, predict
 from tta_bench.inspect.inspection import Inspection, Manifest
-from tta_bench.records.record import Predictions, Record
+from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 
 ORDER = np.arange(100)
@@ -19,9 +19,7 @@ HALF = ORDER % 2 == 0  # every second image right
 
 def save(store: Store, record: Record, correct: Any = HALF) -> None:
     """Keep a record of 100 images in ten batches, of which these are right."""
-    zeros = np.zeros(100, np.float32)
-    label = np.zeros(100, np.int64)
-    store.save(record, Predictions(ORDER, label, np.where(correct, 0, 1), np.asarray(correct), zeros, zeros))
+    keep(store, record, predict(correct))
 
 
 def make_run(folder: Path) -> Path:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.records import make_record
-from tta_bench.records.record import Predictions, Record
+from tests.records import make_record, predict
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Record
 from tta_bench.report.leaderboard import NO_MARKS, Close
 from tta_bench.report.names import SHORT
 from tta_bench.report.page import page
@@ -25,11 +26,7 @@ METHODS = ["source", *(f"method-{letter}" for letter in "abcdefghij"), LONG]
 
 
 def predictions(correct: Any, index: Any = None) -> Predictions:
-    right = np.asarray(correct, dtype=bool)
-    label = np.zeros(len(right), dtype=np.int64)
-    blank = np.zeros(len(right), dtype=np.float32)
-    order = np.arange(len(right)) if index is None else np.asarray(index)
-    return Predictions(order, label, np.where(right, 0, 1), right, blank, blank)
+    return predict(correct, index=index)
 
 
 def stream(record: Record) -> Predictions:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from tta_bench.measure.metrics import scores_of
 from tta_bench.records.cell import Cell
+from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
+from tta_bench.records.store import Store
 
 
 def make_cell(method: str, **changes: Any) -> Cell:
@@ -64,6 +70,35 @@ def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: A
         environment={"device_name": "chip", "threads": 2},
         finished_at="2026-01-01T00:00:00+00:00",
     )
+
+
+def predict(correct: Any, *, index: Any = None, label: Any = None, task: Any = None) -> Predictions:
+    """Predictions of which these are right: one off where they are wrong, sure of nothing."""
+    right = np.asarray(correct, dtype=bool)
+    count = len(right)
+    truth = np.zeros(count, np.int32) if label is None else np.asarray(label, np.int32)
+    return Predictions(
+        index=np.arange(count, dtype=np.int32) if index is None else np.asarray(index, np.int32),
+        label=truth,
+        prediction=np.where(right, truth, truth + 1).astype(np.int32),
+        task=np.zeros(count, np.int16) if task is None else np.asarray(task, np.int16),
+        in_top5=right,
+        confidence=np.zeros(count, np.float32),
+        entropy=np.zeros(count, np.float32),
+    )
+
+
+def keep(store: Store, record: Record, predictions: Predictions | None = None) -> Record:
+    """Save a record with its predictions, or with made ones that have its accuracies; its scores follow from them."""
+    if record.status != "done":
+        return store.save(record, None)
+    if predictions is None:
+        tasks = dict.fromkeys(record.cell.tasks)
+        each = record.samples // len(tasks)
+        shares = [record.task_top1.get(task, record.top1) for task in tasks]
+        right = np.concatenate([np.arange(each) < round(share * each) for share in shares])
+        predictions = predict(right, task=np.repeat(np.arange(len(tasks)), each))
+    return store.save(replace(record, **scores_of(predictions, record.cell.tasks)), predictions)
 
 
 def make_failure(method: str, reason: str, **changes: Any) -> Record:

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from tests import trees
 from tests.conftest import Cli
-from tta_bench.cli.progress import BarWatcher, RunWatcher
+from tta_bench.cli.progress import LiveWatcher, RunWatcher
 
 TAG = "test_vit.r160_in1k"
 SUITE = """
@@ -61,15 +61,14 @@ def test_a_line_for_each_tenth() -> None:
 
 
 def test_the_bar_shows_the_cache_and_then_the_cell_again() -> None:
-    watcher = BarWatcher(2, Console(file=io.StringIO(), force_terminal=True))
+    watcher = LiveWatcher(2, Console(file=io.StringIO(), force_terminal=True))
     (bar,) = (task for task in watcher.bars.tasks if task.id == watcher.one)
     watcher.on_cache("fog", 64, 200)
     watcher.on_cache("fog", 128, 200)
     assert (bar.description, bar.completed, bar.total, bar.visible) == ("caching fog", 128, 200, True)
     watcher.on_cache("fog", 200, 200)
     assert not bar.visible
-    cell = SimpleNamespace(label="sar", cell=SimpleNamespace(name="snow"), stream=SimpleNamespace(order=range(90)))
-    watcher.on_start(cell)  # type: ignore[arg-type]
+    watcher.on_start(SimpleNamespace(label="sar", name="snow"), 90)  # type: ignore[arg-type]
     for done in (64, 128, 200):
         watcher.on_cache("snow", done, 200)
     assert (bar.description, bar.completed, bar.total, bar.visible) == ("sar on snow", 0, 90, True)

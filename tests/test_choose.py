@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.conftest import Cli
-from tests.records import make_failure, make_record
+from tests.records import keep, make_failure, make_record, predict
 from tta_bench.cli import where
 from tta_bench.errors import UserError
-from tta_bench.records.record import Predictions, Record
+from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report.choose import KEYS, comparison, comparisons, parse
 
@@ -116,10 +116,7 @@ def test_filters_that_match_one_by_one_and_not_together() -> None:
 def fill(folder: Path) -> None:
     store = Store.create(folder, "s")
     for record in (*MIXED, made("tent", 3, limit=64)):
-        right = np.arange(100) % 2 == 0
-        zeros = np.zeros(100, np.float32)
-        label = np.zeros(100, np.int64)
-        store.save(record, Predictions(np.arange(100), label, np.where(right, 0, 1), right, zeros, zeros))
+        keep(store, record, predict(np.arange(100) % 2 == 0))
 
 
 def test_the_verbs_read_the_group_that_is_asked_for(cli: Cli, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_run_ends_with_tables_on_screen_and_as_files(cli: Cli, small_suite: Path
     assert set(written) == {"report.md", "accuracy.csv", "time.csv", "leaderboard.md", "leaderboard.csv"}
     cli("report", out)
     assert {path.name: path.read_bytes() for path in (out / "report").iterdir()} == written
-    assert len(list((out / "cells").glob("*.json"))) == 4 == len(list((out / "cells").glob("*.npz")))
+    assert len(list((out / "cells").glob("*.json"))) == 4 == len(list((out / "cells").glob("*.npy")))
     assert json.loads((out / "manifest.json").read_text())["suite"] == "small"
 
 

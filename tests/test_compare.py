@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.conftest import Cli
-from tests.records import make_failure, make_record
+from tests.records import keep, make_failure, make_record, predict
 from tta_bench.errors import UserError
-from tta_bench.records.record import Predictions, Record
+from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import differences, leaderboard, render
 from tta_bench.report.rows import compare
@@ -40,11 +40,7 @@ def fill(folder: Path, skill: dict[str, float] | None = None, **changes: Any) ->
 
 
 def save(store: Store, record: Record, order: np.ndarray, right: np.ndarray) -> None:
-    label = order % 10
-    zeros = np.zeros(len(order), np.float32)
-    predictions = Predictions(order, label, np.where(right, label, label + 1), right, zeros, zeros)
-    top1 = float(right.mean())
-    store.save(replace(record, samples=len(order), top1=top1, task_top1={record.cell.tasks[0]: top1}), predictions)
+    keep(store, record, predict(right, index=order, label=order % 10))
 
 
 def test_a_better_method_is_found_and_told_in_words(tmp_path: Path) -> None:
@@ -129,11 +125,11 @@ def test_mistakes_are_one_line(cli: Cli, tmp_path: Path, words: list[str], said:
 
 def test_damaged_predictions_are_one_line(cli: Cli, tmp_path: Path) -> None:
     store = fill(tmp_path)
-    for path in store.cells.glob("sar--*.npz"):
+    for path in store.cells.glob("sar--*.npy"):
         path.write_bytes(path.read_bytes()[:100])
     status, _, err = cli("compare", tmp_path, "--a", "source", "--b", "sar")
     assert (status, err.count("\n")) == (2, 1)
-    assert "predictions cannot be read" in err
+    assert "damaged, its digest is not the one in its record" in err
 
 
 def test_compare_shows_and_writes(cli: Cli, tmp_path: Path) -> None:
@@ -165,12 +161,11 @@ def test_the_leaderboard_marks_what_cannot_be_told_from_the_best(tmp_path: Path)
     assert ranks == {"best": "1", "near": "1≈", "source": "3"}
 
 
-def test_without_predictions_the_leaderboard_says_so(tmp_path: Path) -> None:
+def test_without_predictions_no_table_is_made(tmp_path: Path) -> None:
     store = fill(tmp_path)
-    next(store.cells.glob("sar--*.npz")).unlink()
-    runs = Runs([tmp_path])
-    notes = leaderboard.close_to_best(compare(runs.records), runs).notes
-    assert any("is not known" in note for note in notes)
+    next(store.cells.glob("sar--*.npy")).unlink()
+    with pytest.raises(UserError, match="predictions cannot be read"):
+        Runs([tmp_path])
 
 
 def test_the_leaderboard_ranks_what_has_no_average_last(tmp_path: Path) -> None:
@@ -251,6 +246,5 @@ def test_no_samples_of_another_length(tmp_path: Path) -> None:
     order = np.arange(10)
     record = make_record("sar", task="fog")
     save(store, record, order, order < 5)
-    runs = Runs([tmp_path])
-    with pytest.raises(UserError, match="10 predictions for 600 images"):
-        differences.difference(compare(runs.records), "source", "sar", runs)
+    with pytest.raises(UserError, match="its images or labels differ from those of other records of this stream"):
+        Runs([tmp_path])

@@ -31,7 +31,7 @@ def test_tables_fit_the_width(
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("methods", ("scored: the weights", "passes: model passes per batch", "source: whether the method needs")),
+        ("methods", ("scored: the weights", "passes: model passes per batch", "needs: what a run needs")),
         (
             "suites",
             ("needs: folder below --data-root", "found: whether it exists", "paper: the paper and table"),

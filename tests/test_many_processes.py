@@ -15,6 +15,7 @@ import pytest
 from tests.records import make_record
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
+from tta_bench.runs.listing import is_finished
 
 SUITE = """
 name: shared
@@ -58,7 +59,7 @@ def test_processes_share_a_fresh_folder(suite: Path, count: int) -> None:
     store = Store.open(suite.parent / "run")
     records = store.records()
     assert len(records) == len({record.cell.key for record in records}) == 12
-    assert all(store.has_predictions(record.cell) for record in records)
+    assert all(is_finished(record, store) for record in records)
     assert len(store.past_commands()) == count
     assert not list((suite.parent / "run" / "claims").glob("*.lock")), "finished cells leave no claims"
 

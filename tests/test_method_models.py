@@ -17,6 +17,7 @@ from tests.small import small_vit, stir, stream
 from tta_bench import Method, build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter
+from tta_bench.testing import check_method
 
 NORM_METHODS = ["tent", "eta", "eata", "sar"]
 NORM_LAYERS: dict[str, Any] = {"batch": nn.BatchNorm2d, "group": partial(GroupNorm, num_groups=4)}
@@ -60,6 +61,12 @@ def test_resnets_adapt(name: str, norm: str) -> None:
         assert tensor.isfinite().all(), key
         assert not torch.equal(tensor, start[key]), key
     assert any(key.startswith("layer4") for key in start) == (name != "sar")
+
+
+@pytest.mark.parametrize("norm", NORM_LAYERS)
+@pytest.mark.parametrize("name", NORM_METHODS)
+def test_resnets_keep_every_promise(name: str, norm: str) -> None:
+    check_method(name, model=partial(small_resnet, norm), pixels=32)
 
 
 @pytest.mark.parametrize("name", NORM_METHODS)

@@ -16,7 +16,7 @@ from tests.pages import EVIL, Reader, data, large_page, made, predictions
 from tests.records import make_failure, make_record
 from tests.test_paper_table import shipped
 from tta_bench.records.cell import Cell
-from tta_bench.records.record import Predictions
+from tta_bench.records.predictions import Predictions
 from tta_bench.report.leaderboard import CLOSE_NOTE, Close
 from tta_bench.report.page import page
 from tta_bench.report.page.data import Errors, interval

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli
-from tests.records import make_record
+from tests.records import keep, make_record
 from tests.test_paper_table import row, shipped
 from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.errors import UserError
@@ -86,7 +86,7 @@ def test_minutes_are_for_as_many_images_as_the_paper_timed(mine: Path) -> None:
 def test_the_command_takes_a_name_a_folder_or_the_suites_own(cli: Cli, mine: Path, tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "imagenet-c-5")
     for record in shipped("sar", scenario="label-shift"):
-        store.save(record, None)
+        keep(store, record)
     words = ("report", tmp_path / "run", "--format", "terminal", "--paper")
     assert "cited" not in cli(*words, "sar")[1]
     assert "58.0 ±0.5" in cli(*words, "sar")[1]
@@ -109,7 +109,7 @@ def test_the_released_sar_numbers_are_normalised_in_another_way() -> None:
 
 
 def test_a_suite_without_a_paper_says_so(cli: Cli, tmp_path: Path) -> None:
-    Store.create(tmp_path / "run", "s").save(make_record("mine"), None)
+    keep(Store.create(tmp_path / "run", "s"), make_record("mine"))
     shown = cli("report", tmp_path / "run", "--format", "terminal", "--paper")[1]
     assert "s reproduces no paper: name one with --paper NAME (known: dpal, sar)." in shown
 

@@ -38,14 +38,14 @@ class Mine(Method):
 '''
 
 
-def install(folder: Path, package: str, entries: str, code: str) -> None:
+def install(folder: Path, package: str, entries: str, code: str, group: str = "methods") -> None:
     """What pip leaves in site-packages: a module and its metadata."""
     folder.mkdir(exist_ok=True)
     (folder / f"{package}.py").write_text(code)
     info = folder / f"{package}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[tta_bench.methods]\n{entries}\n")
+    (info / "entry_points.txt").write_text(f"[tta_bench.{group}]\n{entries}\n")
 
 
 def tta_bench(site: Path, *words: object) -> subprocess.CompletedProcess[str]:

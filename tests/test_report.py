@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.records import make_failure, make_record
+from tests.records import keep, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -107,7 +107,7 @@ def test_source_of_another_folder_is_the_measure_for_every_row(tmp_path: Path) -
     for name, those in records.items():
         store = Store.create(tmp_path / name, "s")
         for record in those:
-            store.save(record, None)
+            keep(store, record)
     table = time_table(comparison(Runs([tmp_path / name for name in records]).records))
     shown = {label: entry(table, label, "× Source") for label, _ in table.rows}
     assert shown == {"source": "1.00", "sar": "3.00", "tent": "2.00", "dpal": "4.00"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli
+from tta_bench.records.record import Record
 from tta_bench.runs import execute as bench
 
 
@@ -27,13 +28,14 @@ def test_resuming_says_how_much_was_there(cli: Cli, small_suite: Path) -> None:
 @pytest.mark.parametrize("damage", ["missing", "cut off"])
 def test_a_cell_without_whole_predictions_runs_again(cli: Cli, small_suite: Path, damage: str) -> None:
     cli(*command(small_suite, "--limit", 32))
-    path = min((small_suite.parent / "run" / "cells").glob("*.npz"))  # of brightness
+    path = min((small_suite.parent / "run" / "cells").glob("*.npy"))  # of brightness
     whole = path.read_bytes()
     if damage == "missing":
         path.unlink()
     else:
         path.write_bytes(whole[: len(whole) // 2])
-    assert cli("report", small_suite.parent / "run")[0] == 0, "tables need no predictions"
+    status, _, err = cli("report", small_suite.parent / "run")
+    assert (status, path.name in err, err.count("\n")) == (2, True, 1), "no table without its evidence"
     status, shown, _ = cli(*command(small_suite, "--limit", 32))
     assert status == 0
     assert "source on brightness, seed 0: predictions are missing or truncated, running it again" in shown
@@ -52,12 +54,28 @@ def test_a_failed_cell_needs_no_predictions(cli: Cli, small_suite: Path, monkeyp
     assert "Reused" not in shown
 
 
-def test_a_damaged_record_is_told_before_anything_runs(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
-    words = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "out")
-    assert cli(*words, "--methods", "source")[0] == 0
-    cells = sorted((tmp_path / "out" / "cells").glob("*.json"))
-    cells[0].write_text("{")
-    code, _, err = cli(*words, "--methods", "tent")
-    assert (code, err.count("\n")) == (2, 1)
-    assert cells[0].name in err
-    assert sorted((tmp_path / "out" / "cells").glob("*.json")) == cells, "no cell has run"
+def test_a_damaged_record_is_moved_aside_and_runs_again(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    words = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "out", "--methods", "source")
+    assert cli(*words)[0] == 0
+    first, second = sorted((tmp_path / "out" / "cells").glob("*.json"))
+    before = first.read_bytes()
+    first.write_bytes(before.replace(b'"top1": 0', b'"top1": 1', 1))
+    status, _, err = cli("report", tmp_path / "out")
+    assert (status, first.name in err, err.count("\n")) == (2, True, 1)
+    status, shown, _ = cli(*words)
+    assert status == 0
+    assert f"WARNING {first.name} is damaged: renamed it to {tmp_path / 'out' / 'damaged' / first.name}" in shown
+    assert "Reused 1 of 2 cells" in shown
+    assert Record.from_bytes(first.read_bytes(), "x").top1 == Record.from_bytes(before, "x").top1
+    assert second.exists()
+
+
+def test_a_record_of_another_version_is_neither_read_nor_moved(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+    words = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "out", "--methods", "source")
+    assert cli(*words)[0] == 0
+    first = min((tmp_path / "out" / "cells").glob("*.json"))
+    first.write_text('{"schema": 1}')
+    status, _, err = cli(*words)
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"{first.name}: schema 1, expected" in err
+    assert first.exists()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SMALL, Cli
-from tests.records import make_record
+from tests.records import keep, make_record
 from tests.works import CPU, requests
 from tta_bench.models.source import SourceModel
 from tta_bench.papers.answers import SourceRow, source_row
@@ -91,7 +91,7 @@ def test_few_images_take_no_warning_back(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_report_warns_of_the_weights_it_shows(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
-    store.save(make_record("sar"), None)
+    keep(store, make_record("sar"))
     used = make_record("sar").cell.weights
     store.note_warnings({"others": "not of these records", used: "far off"})
     assert Runs([tmp_path / "run"]).warnings() == ["far off"]

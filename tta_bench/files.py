@@ -33,7 +33,7 @@ def create_whole(path: Path, content: bytes) -> bool:
 def _written(path: Path, content: bytes) -> Iterator[Path]:
     """A temporary file beside `path` with the content on disk; gone afterwards, unless it was renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{process_name()}.")
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -44,6 +44,25 @@ def _written(path: Path, content: bytes) -> Iterator[Path]:
         yield part
     finally:
         part.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of processes of this machine that died while writing."""
+    host, _ = process_name().rsplit("-", 1)
+    for part in folder.glob(f".*.{host}-*.*"):
+        pid = part.name.rpartition(".")[0].rpartition("-")[2]
+        if pid.isdecimal() and not _is_alive(int(pid)):
+            part.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 @cache

@@ -114,10 +114,11 @@ def describe(names: Sequence[str]) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "paper": cls.paper,
-                "adapts": cls.adapts,
+                "kind": cls.kind,
+                "needs": ", ".join(cls.needs or (("source images",) if cls.needs_source else ())),
+                "batch_size": cls.published_batch_size,
                 "score_point": cls.score_point,
                 "passes": cls.passes,
-                "needs_source": cls.needs_source,
                 "from": installed().owner(name),
             }
         )

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.records import make_record
-from tta_bench.records.record import Predictions
+from tests.records import keep, make_record
+from tta_bench.records.predictions import Predictions
 from tta_bench.records.store import Store
 from tta_bench.suites import suite
 
@@ -43,15 +43,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     index=order,
                     label=label,
                     prediction=np.where(right, label, rng.integers(CLASSES, size=IMAGES)),
+                    task=np.zeros(IMAGES, np.int16),
                     in_top5=right,
                     confidence=rng.random(IMAGES, dtype=np.float32),
                     entropy=rng.random(IMAGES, dtype=np.float32),
                 )
-                top1 = float(predictions.correct.mean())
                 changes = {"suite": shipped.name, "data": shipped.data, "batch_size": BATCH, "model": shipped.model}
-                record = make_record(f"method{i}", top1, task=task, seed=seed, **changes)
+                record = make_record(f"method{i}", task=task, seed=seed, **changes)
                 batches = rng.random(-(-IMAGES // BATCH)).tolist()
-                store.save(replace(record, samples=IMAGES, batch_seconds=batches), predictions)
+                keep(store, replace(record, batch_seconds=batches), predictions)
     return home
 
 

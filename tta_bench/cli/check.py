@@ -32,7 +32,11 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="decode every image of every task and list all bad files; takes as long as one pass over the data",
     )
+    verb.add_argument("--contract", action="store_true", help=_CONTRACT)
     verb.set_defaults(action=run)
+
+
+_CONTRACT = "instead, run the contract tests of each method on a small ViT; takes --methods and --set"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
     console = options.console()
     chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is answered before torch is imported
+    if args.contract:
+        return _check_promises(chosen, choices, console)
     site = options.site(args)
     findings = _check_every_image(chosen, choices, site, console) if args.every_image else _check(chosen, choices, site)
     for finding in findings:
@@ -49,6 +55,28 @@ def run(args: argparse.Namespace) -> int:
     wrong = sum(not finding.ok for finding in findings)
     console.print(f"{wrong} of {len(findings)} checks failed." if wrong else f"All {len(findings)} checks passed.")
     return 2 if wrong else 0
+
+
+def _check_promises(suite: Suite, choices: Choices, console: Console) -> int:
+    """Whether methods keep the promises that `Method` makes for them."""
+    from tta_bench.runs.choices import refuse_misnamed
+    from tta_bench.runs.spec import row_of
+
+    refuse_misnamed(suite, choices)
+    rows = [row_of(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
+    from tta_bench.testing import PROMISES, check_promises
+
+    broken = 0
+    for row in rows:
+        complaints = [line for line in check_promises(row.method, **row.settings) if line[1] is not None]
+        broken += bool(complaints)
+        if not complaints:
+            console.print(f"ok    {row.label}: passes all {len(PROMISES)} contract tests", soft_wrap=True)
+        for promise, complaint in complaints:
+            console.print(f"ERROR {row.label}: {promise}: {complaint}", style="bold red", soft_wrap=True)
+    methods = f"{broken} of {len(rows)} methods fail a contract test."
+    console.print(methods if broken else "All methods pass the contract tests.")
+    return 2 if broken else 0
 
 
 def _check(suite: Suite, choices: Choices, site: Site) -> list[Finding]:

@@ -50,22 +50,24 @@ def _methods() -> None:
         registry.installed().entry("")  # says what to do
     rows = registry.describe(names)
     _show(
-        ("method", "paper", "adapts", "scored", "passes", "source", "from"),
+        ("method", "paper", "adapts", "needs", "batch", "scored", "passes", "from"),
         [
             (
                 r["name"],
                 r["paper"],
-                r["adapts"],
+                r["kind"],
+                r["needs"] or "–",
+                str(r["batch_size"]),
                 r["score_point"],
                 r["passes"],
-                "needed" if r["needs_source"] else "–",
                 r["from"],
             )
             for r in rows
             if "error" not in r
         ],
+        "needs: what a run needs besides the stream; batch: the published batch size; "
         "scored: the weights that produce the scored logits, before or after the update (or SAM's perturbed weights); "
-        "passes: model passes per batch; source: whether the method needs clean source images before the stream.",
+        "passes: model passes per batch.",
     )
     _say_problems([row["error"] for row in rows if "error" in row])
 

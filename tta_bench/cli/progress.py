@@ -1,15 +1,20 @@
-"""How a run looks while it goes on: two bars on a terminal, one plain line per cell elsewhere."""
+"""How a run looks while it goes on: a growing table and bars on a terminal, one plain line per cell elsewhere."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import mean
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from tta_bench.records.record import Record
+from tta_bench.report.names import columns
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.spec import CellSpec
 
@@ -49,7 +54,11 @@ class RunWatcher(Watcher):
         self.kept += 1
         self.reused += not is_new
         if is_new:
-            self.console.print(f"[{self.kept:>{len(str(self.cells))}}/{self.cells}] {_line(record)}")
+            self.say(record)
+
+    def say(self, record: Record) -> None:
+        """Print a line about a cell that has ended."""
+        self.console.print(f"[{self.kept:>{len(str(self.cells))}}/{self.cells}] {_line(record)}")
 
     def tell_reused(self, advice: str) -> None:
         """Nobody should take an old result for a new one in silence."""
@@ -60,8 +69,8 @@ class RunWatcher(Watcher):
         """Take moving parts off the screen."""
 
 
-class BarWatcher(RunWatcher):
-    """Shows all cells and the current one, with running accuracy and time left."""
+class LiveWatcher(RunWatcher):
+    """The table as far as it is known, above bars for all cells and for the current one."""
 
     def __init__(self, cells: int, console: Console) -> None:
         super().__init__(cells, console)
@@ -72,11 +81,30 @@ class BarWatcher(RunWatcher):
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}", markup=False),
         )
-        self.bars = Progress(*columns, console=console, transient=True)
+        self.bars = Progress(*columns, console=console)
         self.all = self.bars.add_task("all cells", total=cells, note="")
         self.one = self.bars.add_task("", total=None, note="", visible=False)
+        self.live = Live(self, console=console, refresh_per_second=4, transient=True)
         self.shown = 0.0
         self.current: tuple[CellSpec, int] | None = None
+        self.scores: dict[str, dict[str, list[float]]] = {}  # by label and stream, one for each seed
+
+    def __rich__(self) -> Group:
+        return Group(self.table(), self.bars)
+
+    def table(self) -> Table:
+        """Mean accuracy over seeds of what is finished; only averages where the screen is too narrow for all tasks."""
+        tasks = list(dict.fromkeys(task for row in self.scores.values() for task in row))
+        names = columns(tasks)
+        fits = 22 + sum(max(len(name), 5) + 2 for name in names) <= self.console.width
+        table = Table(box=None, pad_edge=False)
+        for name in ("method", *(names if fits else ()), "Avg. so far"):
+            table.add_column(name, justify="left" if name == "method" else "right", style="dim")
+        for label, row in self.scores.items():
+            means = [f"{100 * mean(row[task]):.1f}" if task in row else "…" for task in tasks] if fits else []
+            average = mean(mean(seeds) for seeds in row.values())
+            table.add_row(Text(label), *means, f"{100 * average:.1f}")
+        return table
 
     def on_start(self, spec: CellSpec, images: int) -> None:
         self.current = spec, images
@@ -100,20 +128,28 @@ class BarWatcher(RunWatcher):
 
     def on_record(self, record: Record, is_new: bool) -> None:
         super().on_record(record, is_new)
+        if record.status == "done":
+            row = self.scores.setdefault(record.label, {})
+            for task, accuracy in record.task_top1.items():
+                row.setdefault(task, []).append(accuracy)
         self.bars.update(self.all, completed=self.kept)
 
+    def say(self, record: Record) -> None:
+        if record.status != "done":  # the table shows the others
+            super().say(record)
+
     def stop(self) -> None:
-        self.bars.stop()
+        self.live.stop()
 
 
 @contextmanager
 def watch(cells: int, console: Console) -> Iterator[RunWatcher]:
-    """A watcher that fits the screen; bars are gone when the run ends."""
+    """A watcher that fits the screen; its moving parts are gone when the run ends."""
     if not console.is_terminal:
         yield RunWatcher(cells, console)
         return
-    watcher = BarWatcher(cells, console)
-    with watcher.bars:
+    watcher = LiveWatcher(cells, console)
+    with watcher.live:
         yield watcher
 
 

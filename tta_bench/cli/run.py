@@ -26,7 +26,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from tta_bench.api import Results
     from tta_bench.cli.progress import watch
-    from tta_bench.report.write import report_runs
+    from tta_bench.report.summary import summary
+    from tta_bench.report.write import DEFAULT, report_runs
     from tta_bench.runs.launch import launch
 
     chosen, choices = options.chosen(args)
@@ -35,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
     console = options.console()
     if ready.set_aside:
         console.print(f"Renamed the old folder to {ready.set_aside}", soft_wrap=True)
+    for file in ready.damaged:
+        console.print(f"WARNING {file.name} is damaged: renamed it to {file}, running its cell again", soft_wrap=True)
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
     with watch(len(ready.requests), console) as watcher:
         try:
@@ -50,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
     watcher.tell_reused("use --fresh to run them again")
     console.print()
     results = Results(ready.store, records)
-    files = report_runs([results.comparison], results.runs, ready.store.report, console)
+    files = report_runs([results.comparison], results.runs, ready.store.report, console, (*DEFAULT, "html"))
+    for sentence in summary(results.comparison, results.runs):
+        console.print(sentence)
     options.tell_written(files, console)
     failed = [record for record in records if record.status != "done"]
     if failed:

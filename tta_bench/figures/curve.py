@@ -90,7 +90,7 @@ def line(row: Row, number: int, stream: str, store: Store) -> Line | None:
 
 def running(store: Store, record: Record) -> NDArray[np.float64]:
     """Accuracy in percent over all images up to the end of each batch."""
-    hits = np.cumsum(store.predictions(record.cell).correct)
+    hits = np.cumsum(store.predictions(record).correct)
     ends = batch_ends(record)
     return np.asarray(100 * hits[ends - 1] / ends, np.float64)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tta_bench import validate
+from tta_bench import parse, validate
 from tta_bench.errors import UserError
 from tta_bench.records.cell import Cell
 
-SCHEMA = 2
+SCHEMA = 3
+
+
+class OtherSchema(UserError):
+    """A record that another version of tta-bench wrote: not damaged, but not to be read either."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Record:
     memory: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     finished_at: str = ""
+    predictions: str = ""  # digest of the file of predictions; empty for a failure
     schema: int = SCHEMA
 
     @property
@@ -58,33 +62,29 @@ class Record:
             return 1000 * self.seconds["adapt"] / max(self.samples, 1)
         return 1000 * sum(later) / max(self.samples - self.cell.batch_size, 1)
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "key": self.cell.key}
+    def to_bytes(self) -> bytes:
+        """The content of a record's file: JSON whose last entry is a digest of all bytes before it."""
+        text = json.dumps({**asdict(self), "key": self.cell.key}, indent=1).removesuffix("\n}") + ",\n "
+        body = text.encode()
+        return body + _ending(body)
 
     @classmethod
-    def from_json(cls, content: object, where: str) -> Record:
-        """Rebuild a record; what does not fit is a UserError that names its place."""
-        given = dict(content) if isinstance(content, dict) else {}
-        if given.get("schema") != SCHEMA:
-            raise UserError(f"{where}: schema {given.get('schema')!r}, expected {SCHEMA}")
+    def from_bytes(cls, content: bytes, where: str) -> Record:
+        """Rebuild a record; any changed byte is a UserError that names the file."""
+        given = parse.from_json(content, where)
+        if not isinstance(given, dict) or given.get("schema") != SCHEMA:
+            found = given.get("schema") if isinstance(given, dict) else given
+            raise OtherSchema(f"{where}: schema {validate.shown(found)}, expected {SCHEMA}")
+        body, _, _ = content.rpartition(b'"digest"')
+        if content != body + _ending(body):
+            raise UserError(f"{where}: its digest does not fit its content")
         key = given.pop("key", None)
+        del given["digest"]
         record = validate.read(cls, given, where)
         if record.cell.key != key:
             raise UserError(f"{where}: its key does not fit its content")
         return record
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """What was predicted for each image of a stream, in stream order."""
-
-    index: NDArray[np.int64]  # position in the image set
-    label: NDArray[np.int64]
-    prediction: NDArray[np.int64]
-    in_top5: NDArray[np.bool_]
-    confidence: NDArray[np.float32]
-    entropy: NDArray[np.float32]
-
-    @property
-    def correct(self) -> NDArray[np.bool_]:
-        return np.equal(self.prediction, self.label)
+def _ending(body: bytes) -> bytes:
+    return f'"digest": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()

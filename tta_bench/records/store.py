@@ -2,7 +2,8 @@
 
 <folder>/manifest.json            the suite that this folder belongs to; written once
 <folder>/cells/<slug>.json        a record
-<folder>/cells/<slug>.npz         its per-sample predictions
+<folder>/cells/<slug>.npy         its per-sample predictions
+<folder>/damaged/…                files that failed their digests, moved aside
 <folder>/commands/<when>.json     a command that filled the folder, and the order of its rows
 <folder>/warnings/<weights>.txt   what a reader of results with these weights must know
 <folder>/claims/<key>.lock        a cell that some process is running
@@ -19,27 +20,23 @@ import json
 import os
 import re
 import tempfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import lru_cache
-from io import BytesIO
+from itertools import count
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, is_zipfile
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tta_bench import parse, validate
 from tta_bench.errors import UserError
-from tta_bench.files import create_whole, now, process_name, write_whole
+from tta_bench.files import create_whole, now, process_name, remove_leftovers, write_whole
 from tta_bench.records.cell import Cell
-from tta_bench.records.record import Predictions, Record
+from tta_bench.records.predictions import Predictions, digest
+from tta_bench.records.record import OtherSchema, Record
 
-REDO = "delete it and run the same command again to redo this cell"
+REDO = "the same `tta-bench run` moves it aside and runs this cell again"
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,8 @@ class Store:
             store.cells.mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=store.cells):
                 pass
+            for place in (folder, store.cells, store.commands, store.prepared):
+                remove_leftovers(place)
         except OSError as error:
             raise UserError(
                 f"output folder {folder} cannot be written: {error.strerror}: choose another --out"
@@ -148,51 +147,75 @@ class Store:
         files = sorted((self.folder / "warnings").glob("[!.]*.txt"))
         return {file.stem: file.read_text(errors="replace").strip() for file in files}
 
-    def save(self, record: Record, predictions: Predictions | None) -> None:
+    def save(self, record: Record, predictions: Predictions | None) -> Record:
         """Keep a record: predictions first, so that a record on disk always has them beside it."""
         if predictions is not None:
-            buffer = BytesIO()
-            np.savez_compressed(buffer, **vars(predictions))
-            write_whole(self.prediction_file(record.cell), buffer.getvalue())
-        write_whole(self._path(record.cell, ".json"), _json(record.to_json()))
+            content = predictions.to_bytes()
+            write_whole(self.prediction_file(record.cell), content)
+            record = replace(record, predictions=digest(content))
+        write_whole(self._path(record.cell, ".json"), record.to_bytes())
+        return record
 
     def find(self, cell: Cell) -> Record | None:
         """The record of this very cell, if it is there."""
         path = self._path(cell, ".json")
         return read_record(path) if path.exists() else None
 
-    def has_predictions(self, cell: Cell) -> bool:
-        """Whether a cell's predictions are there whole, judged by the end of the file, which a torn one lacks."""
-        return is_zipfile(self.prediction_file(cell))
-
     def records(self) -> list[Record]:
         """All records, in the order of tasks and methods in which they were last asked for."""
         tasks, methods = self._orders()
-        found = [read_record(path) for path in sorted(self.cells.glob("[!.]*.json"))]
+        found = [read_record(path) for path in self._record_files()]
         return sorted(found, key=lambda r: (_rank(r.cell.tasks[0], tasks), r.cell.seed, _rank(r.label, methods)))
 
     def by_key(self) -> dict[str, Record]:
         """All records by the key of their cell."""
         return {record.cell.key: record for record in self.records()}
 
-    def predictions(self, cell: Cell) -> Predictions:
-        """What a cell predicted for each image."""
-        names = tuple(Predictions.__dataclass_fields__)
-        return Predictions(**dict(zip(names, self.arrays(cell, *names), strict=True)))
-
-    def arrays(self, cell: Cell, *names: str) -> list[NDArray[Any]]:
-        """Some of a cell's per-image arrays; the others are not unpacked."""
-        path = self.prediction_file(cell)
+    def predictions(self, record: Record) -> Predictions:
+        """What a cell predicted for each image; a file that does not fit its record's digest is a UserError."""
+        path = self.prediction_file(record.cell)
         try:
-            with path.open("rb") as file, np.load(file) as arrays:
-                return [arrays[name] for name in names]
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
-            raise UserError(
-                f"{path}: predictions cannot be read ({error}): delete it and its .json, run again"
-            ) from error
+            content = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"{path}: predictions cannot be read ({error.strerror}): {REDO}") from error
+        if digest(content) != record.predictions:
+            raise UserError(f"{path}: damaged, its digest is not the one in its record: {REDO}")
+        return Predictions.from_bytes(content, record.samples, str(path))
 
     def prediction_file(self, cell: Cell) -> Path:
-        return self._path(cell, ".npz")
+        return self._path(cell, ".npy")
+
+    def set_damaged_aside(self) -> list[Path]:
+        """Move records that fail their digests out of the way, with their predictions; where they are now.
+
+        A record of another version is not damaged: it stays, and reading it says so.
+        """
+        moved = []
+        for path in self._record_files():
+            try:
+                read_record(path)
+            except OtherSchema:
+                continue
+            except UserError:
+                moved += self._aside(path)
+        return moved
+
+    def set_cell_aside(self, cell: Cell) -> list[Path]:
+        """Move a cell's record and predictions out of the way; where they are now."""
+        return self._aside(self._path(cell, ".json"))
+
+    def _aside(self, record: Path) -> list[Path]:
+        home = self.folder / "damaged"
+        home.mkdir(exist_ok=True)
+        moved = []
+        for path in (record, record.with_suffix(".npy")):
+            names = (home / (path.name if number == 0 else f"{path.name}.{number}") for number in count())
+            if path.exists():
+                moved.append(path.rename(next(name for name in names if not name.exists())))
+        return moved
+
+    def _record_files(self) -> list[Path]:
+        return sorted(self.cells.glob("[!.]*.json"))
 
     @contextmanager
     def claim(self, cell: Cell) -> Iterator[bool]:
@@ -241,9 +264,16 @@ def read_record(path: Path) -> Record:
 @lru_cache(maxsize=50_000)
 def _read_once(path: Path, mtime: int, size: int, inode: int) -> Record:
     try:
-        return Record.from_json(_read_json(path), str(path))
+        record = Record.from_bytes(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except OtherSchema:
+        raise
     except UserError as error:
         raise UserError(f"{error}: {REDO}") from error
+    if path.stem != record.cell.slug:
+        raise UserError(f"{path}: is the record of another cell, {record.cell.slug}: {REDO}")
+    return record
 
 
 def refuse_unfit(folder: Path, suite: str) -> None:
@@ -256,8 +286,6 @@ def refuse_unfit(folder: Path, suite: str) -> None:
         # A process that makes or made the folder may have left a temporary file, which begins with a dot.
         if owner is None and any(not path.name.startswith(".manifest.json.") for path in folder.iterdir()):
             raise UserError(f"output folder {folder} holds other files and no manifest.json: choose another --out")
-        if owner is not None:
-            store.records()  # the closing report reads all: a damaged one is reported now, not after the cells have run
     elif folder.exists():
         raise UserError(f"output {folder} is a file, expected a folder: choose another --out")
     there = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())

@@ -100,7 +100,7 @@ def pairs(first: Row, second: Row) -> list[tuple[Record, Record]]:
     return [(one, there[stream]) for one in first.done if (stream := one.cell.conditions.stream) in there]
 
 
-def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: NDArray[np.int64]) -> Stream:
+def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: NDArray[np.int32]) -> Stream:
     _, _, target = cell.name.partition("-to-")  # transfers to one domain show the same images
     change = b.astype(np.int8) - a.astype(np.int8)
     return Stream(cell.name, f"{cell.suite} {target}", cell.seed, change, index, cell.batch_size)

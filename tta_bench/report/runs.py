@@ -1,4 +1,4 @@
-"""Several run folders as one: their records, each once, and the predictions behind them."""
+"""Several run folders as one: their records, each once and each checked against its predictions."""
 
 from __future__ import annotations
 
@@ -9,87 +9,100 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError
+from tta_bench.measure.metrics import contradiction
 from tta_bench.records.cell import Cell
-from tta_bench.records.record import Predictions, Record
-from tta_bench.records.store import Store
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Record
+from tta_bench.records.store import REDO, Store
+
+Truth = tuple[NDArray[np.int32], NDArray[np.int32]]  # index and label of each image of a stream
 
 
 class Runs:
-    """The records of run folders; a cell that lies in several counts once, the newest.
+    """The records of run folders. A number that predictions can tell is recomputed from them, not believed.
 
-    Predictions are found for the cells of these very records.
+    A cell that is in several folders counts once; the same cell with other results is refused.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.stores = [Store.open(folder) for folder in folders]
-        found = [(record, store) for store in self.stores for record in store.records()]
-        if len(self.stores) > 1:
-            found = _each_once(found)
+        found = _each_once([(record, store) for store in self.stores for record in store.records()])
         self.records = [record for record, _ in found]
-        self._home = {id(record.cell): store for record, store in found}  # a key takes long to make
-        self._correct: dict[int, NDArray[np.bool_]] = {}
-        self._truth: dict[tuple[str, str], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._home = {id(record.cell): (record, store) for record, store in found}  # a key takes long to make
+        self._truth: dict[tuple[str, str], Truth] = {}
+        self._correct: dict[int, NDArray[np.uint8]] = {}  # a bit for each image
+        for record, store in found:
+            if record.status == "done":
+                self._check(record, store)
 
     def warnings(self) -> list[str]:
-        """What is to be known of these records' weights."""
-        used = {"", *(record.cell.weights for record in self.records)}
+        """What a reader must know about the weights of these records."""
+        used = {record.cell.weights for record in self.records}
         noted = [pair for store in self.stores for pair in store.warnings().items()]
-        return list(dict.fromkeys(told for weights, told in noted if told and weights in used))
+        return list(dict.fromkeys(text for weights, text in noted if text and weights in used))
 
     def predictions(self, cell: Cell) -> Predictions:
-        return self._home[id(cell)].predictions(cell)
+        record, store = self._home[id(cell)]
+        return store.predictions(record)
 
     def outline(self, cell: Cell) -> Predictions:
-        """Predictions as far as right and wrong go: -1 for each wrong one, and nothing but index, label and prediction.
-
-        The page needs no more of them, and reading all of a large run takes longer than making its tables.
-        """
+        """Index, label and prediction alone, with -1 for each wrong prediction: all that the page needs."""
         index, label = self._stream(cell)
         nothing = np.zeros(0, np.float32)
         return Predictions(
             index=index,
             label=label,
-            prediction=np.where(self.correct(cell), label, -1),
+            prediction=np.where(self.correct(cell), label, -1).astype(np.int32),
+            task=nothing.astype(np.int16),
             in_top5=nothing.astype(bool),
             confidence=nothing,
             entropy=nothing,
         )
 
-    def index(self, cell: Cell) -> NDArray[np.int64]:
-        """Which image each sample of the cell's stream is; the same for every method, so read once."""
+    def index(self, cell: Cell) -> NDArray[np.int32]:
+        """Which image each sample of the cell's stream is; the same for every method."""
         return self._stream(cell)[0]
 
     def correct(self, cell: Cell) -> NDArray[np.bool_]:
-        """Whether each prediction was right, in stream order. Reads a quarter of what `predictions` does."""
+        """Whether each prediction was right, in stream order."""
         if id(cell) not in self._correct:
-            self._correct[id(cell)] = self._read_correct(cell)
-        return self._correct[id(cell)]
+            self.predictions(cell)  # a failed cell has none, and this says so
+        count = len(self._stream(cell)[0])
+        return np.unpackbits(self._correct[id(cell)], count=count).astype(bool)
 
-    def _read_correct(self, cell: Cell) -> NDArray[np.bool_]:
-        (prediction,) = self._arrays(cell, "prediction")
-        label = self._stream(cell)[1]
-        if len(prediction) != len(label):
+    def _stream(self, cell: Cell) -> Truth:
+        return self._truth[cell.suite, cell.stream]
+
+    def _check(self, record: Record, store: Store) -> None:
+        """Refuse a record whose scores its predictions do not give, or that saw other labels than its neighbours."""
+        predictions, where = store.predictions(record), store.prediction_file(record.cell)
+        wrong = contradiction(record, predictions)
+        if wrong:
+            raise UserError(f"{where.with_suffix('.json')}: {wrong}: {REDO}")
+        truth = predictions.index, predictions.label
+        known = self._truth.setdefault((record.cell.suite, record.cell.stream), truth)
+        if not all(np.array_equal(own, other) for own, other in zip(truth, known, strict=True)):
             raise UserError(
-                f"{self._home[id(cell)].prediction_file(cell)}: {len(prediction)} predictions for {len(label)} images: "
-                f"delete it and its .json, run again"
+                f"{where}: its images or labels differ from those of other records of this stream: "
+                f"delete it and its .json, and run the same command again"
             )
-        return np.equal(prediction, label)
-
-    def _stream(self, cell: Cell) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        name = (cell.suite, cell.stream)
-        if name not in self._truth:
-            index, label = self._arrays(cell, "index", "label")
-            self._truth[name] = index, label
-        return self._truth[name]
-
-    def _arrays(self, cell: Cell, *names: str) -> list[NDArray[np.int64]]:
-        return self._home[id(cell)].arrays(cell, *names)
+        self._correct[id(record.cell)] = np.packbits(predictions.correct)
 
 
 def _each_once(found: Sequence[tuple[Record, Store]]) -> list[tuple[Record, Store]]:
+    """Each cell once per label, the newest; the same cell with other predictions is a UserError."""
     newest: dict[tuple[str, str], tuple[Record, Store]] = {}
+    results: dict[str, tuple[str, Store]] = {}
     for record, store in found:
-        name = (record.label, record.cell.key)
+        key = record.cell.key
+        if record.status == "done":
+            seen, other = results.setdefault(key, (record.predictions, store))
+            if seen != record.predictions:
+                raise UserError(
+                    f"{record.cell.slug}: {other.folder} and {store.folder} hold other results of the same cell: "
+                    f"report them apart, or run it again with --fresh"
+                )
+        name = (record.label, key)
         if name not in newest or record.finished_at > newest[name][0].finished_at:
             newest[name] = record, store
     return list(newest.values())

@@ -34,7 +34,7 @@ class Stream:
     images: str  # streams of the same name show the same image at the same index
     seed: int
     difference: NDArray[np.int8]  # of each sample in stream order: 1 where only b is right, -1 where only a is
-    index: NDArray[np.int64]  # which image
+    index: NDArray[np.integer]  # which image
     batch_size: int
 
 

@@ -14,7 +14,8 @@ from tta_bench.errors import CellFailed, UserError
 from tta_bench.files import now
 from tta_bench.measure import environment
 from tta_bench.models.precision import refuse_missing_bf16
-from tta_bench.records.record import Predictions, Record
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.bind import Binder, binder
@@ -107,12 +108,13 @@ def _find_or_run(
         if not is_ours:
             return None
         if record is not None and record.status == "done":
+            store.set_cell_aside(work.cell)
             watcher.on_damage(spec)
         elif record is not None and before is not None and record != before.get(work.cell.key):
             return Outcome(record, is_new=False)  # it failed in another process meanwhile, as it would here
         watcher.on_start(spec, len(work.stream.order))
         record, predictions = _run(work, watcher)
-        store.save(record, predictions)
+        record = store.save(record, predictions)
     return Outcome(record, is_new=True)
 
 

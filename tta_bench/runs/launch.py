@@ -27,6 +27,7 @@ class Launch:
     store: Store
     place: Binder | None  # what the checks have loaded; None if nothing is left to run
     set_aside: Path | None  # where the old folder is now, if a fresh start was asked for
+    damaged: list[Path]  # files that failed their digests, where they are now
 
     def run(self, watcher: Watcher) -> list[Record]:
         """Run what is left; the records of all requests, in their order."""
@@ -39,8 +40,10 @@ def launch(
     """Check a run and make its folder; with `fresh` an old folder is moved aside first."""
     requests = specs(suite, choices)
     place = None
+    damaged: list[Path] = []
     if not fresh:
         refuse_unfit(folder, suite.name)
+        damaged = Store(folder).set_damaged_aside()
     if fresh or len(finished(requests, site, Store(folder))) < len(requests):
         from tta_bench.runs import execute
         from tta_bench.runs.bind import Binder
@@ -51,4 +54,4 @@ def launch(
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
     store.note_command(command, choices.tasks or suite.tasks, labels)
-    return Launch(requests, site, store, place, old)
+    return Launch(requests, site, store, place, old, damaged)

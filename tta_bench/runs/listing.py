@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tta_bench.errors import UserError
+from tta_bench.measure.metrics import contradiction
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.known import Known
@@ -76,5 +78,10 @@ def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, R
 
 
 def is_finished(record: Record, store: Store) -> bool:
-    """Whether a cell need not run again: it is done, and its predictions are there."""
-    return record.status == "done" and store.has_predictions(record.cell)
+    """Whether a cell need not run again: it is done, its predictions are whole and give its scores."""
+    if record.status != "done":
+        return False
+    try:
+        return not contradiction(record, store.predictions(record))
+    except UserError:
+        return False

@@ -13,11 +13,12 @@ from tta_bench.files import now
 from tta_bench.measure import environment, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
-from tta_bench.measure.metrics import expected_calibration_error
+from tta_bench.measure.metrics import scores_of
 from tta_bench.records.cell import Cell
-from tta_bench.records.record import Predictions, Record
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Record
 from tta_bench.runs.prepared import Cost, Prepared
-from tta_bench.runs.scores import Scores, per_task
+from tta_bench.runs.scores import Scores
 from tta_bench.runs.session import Session, Setup, read, source_batches, source_labels
 from tta_bench.streams.stream import Stream
 
@@ -74,16 +75,12 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
             scores.add(indices, logits)
             on_batch(scores.images, scores.accuracy)
 
-    predictions = scores.predictions()
+    predictions = scores.predictions(work.stream)
     record = Record(
         cell=work.cell,
         label=work.label,
         status="done",
-        samples=len(predictions.label),
-        top1=float(predictions.correct.mean()),
-        top5=float(predictions.in_top5.mean()),
-        task_top1=per_task(work.stream, predictions),
-        ece=expected_calibration_error(predictions.confidence, predictions.correct),
+        **scores_of(predictions, work.cell.tasks),
         score_point=method.score_point,
         needs_source=method.needs_source,
         resets=method.resets,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tta_bench.errors import CellFailed
-from tta_bench.records.record import Predictions
+from tta_bench.records.predictions import Predictions
 from tta_bench.streams.stream import Stream
 
 
@@ -49,21 +49,17 @@ class Scores:
         self.images += len(indices)
         self.hits += int((found.numpy() == label).sum())
 
-    def predictions(self) -> Predictions:
+    def predictions(self, stream: Stream) -> Predictions:
+        """What was predicted for each image; the stream says which task it belongs to."""
         index, label, prediction, confidence, entropy, in_top5 = zip(*self._parts, strict=True)
+        names = {name: number for number, name in enumerate(dict.fromkeys(stream.tasks))}
+        positions = np.concatenate(index)
         return Predictions(
-            index=np.concatenate(index),
-            label=np.concatenate(label),
-            prediction=torch.cat(prediction).numpy(),
+            index=positions.astype(np.int32),
+            task=np.array([names[name] for name in stream.task_of(positions)], np.int16),
+            label=np.concatenate(label).astype(np.int32),
+            prediction=torch.cat(prediction).numpy().astype(np.int32),
             in_top5=torch.cat(in_top5).numpy(),
             confidence=torch.cat(confidence).numpy(),
             entropy=torch.cat(entropy).numpy(),
         )
-
-
-def per_task(stream: Stream, predictions: Predictions) -> dict[str, float]:
-    """Accuracy of each task of a stream, in the stream's order of tasks."""
-    task = stream.task_of(predictions.index)
-    return {
-        name: float(predictions.correct[task == name].mean()) for name in dict.fromkeys(stream.tasks) if name in task
-    }

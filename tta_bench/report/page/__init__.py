@@ -18,7 +18,7 @@ from string import Template
 from typing import Any
 
 from tta_bench.records.cell import Cell
-from tta_bench.records.record import Predictions
+from tta_bench.records.predictions import Predictions
 from tta_bench.report.leaderboard import NO_MARKS, Close
 from tta_bench.report.page import markup
 from tta_bench.report.page.data import Line, gather

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.records.cell import Cell
-from tta_bench.records.record import Predictions, Record
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import Table, Value
 
@@ -21,7 +22,7 @@ COSTS = ("× Source", "ms/image", "forwards/image", "backwards/image", "peak MiB
 Z = statistics.NormalDist().inv_cdf(0.975)
 
 Interval = tuple[float, float]
-Seen = tuple[NDArray[np.int64], NDArray[np.bool_]]  # of one cell: which images, and whether they were right
+Seen = tuple[NDArray[np.integer], NDArray[np.bool_]]  # of one cell: which images, and whether they were right
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+"""The table that grows while a run goes on."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tests.records import make_failure, make_record
+from tta_bench.cli.progress import LiveWatcher, watch
+
+
+def live(width: int = 100) -> LiveWatcher:
+    watcher = LiveWatcher(6, Console(file=io.StringIO(), force_terminal=True, width=width))
+    for method, task, seed, top1 in (
+        ("source", "fog", 0, 0.5), ("source", "fog", 1, 0.7), ("source", "snow", 0, 0.1), ("tent", "fog", 0, 0.65),
+    ):  # fmt: skip
+        watcher.on_record(make_record(method, top1, task=task, seed=seed), is_new=True)
+    return watcher
+
+
+def text(watcher: LiveWatcher) -> list[list[str]]:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(watcher.table())
+    return [line.split() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+
+def test_rows_fill_as_cells_end() -> None:
+    assert text(live()) == [
+        ["method", "fg", "snw", "Avg.", "so", "far"],
+        ["source", "60.0", "10.0", "35.0"],
+        ["tent", "65.0", "…", "65.0"],
+    ]
+
+
+def test_a_narrow_screen_shows_averages() -> None:
+    assert text(live(width=30))[1] == ["source", "35.0"]
+
+
+def test_a_failure_is_said_and_leaves_the_table_alone() -> None:
+    watcher = live()
+    watcher.on_record(make_failure("sar", "it broke"), is_new=True)
+    assert "it broke" in watcher.console.file.getvalue()  # type: ignore[attr-defined]
+    assert len(text(watcher)) == 3
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(True, 0), (False, 1)])
+def test_a_pipe_gets_a_line_for_each_cell(terminal: bool, lines: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+    with watch(1, console) as watcher:
+        watcher.on_record(make_record("source", 0.5), is_new=True)
+        watcher.stop()
+    assert console.file.getvalue().count("[1/1] source") == lines  # type: ignore[attr-defined]

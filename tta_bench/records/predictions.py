@@ -1,0 +1,75 @@
+"""Per-image predictions of a cell: one array in a file whose every byte is checked before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.errors import UserError
+
+ROW = np.dtype(
+    [
+        ("index", "<i4"),
+        ("label", "<i4"),
+        ("prediction", "<i4"),
+        ("task", "<i2"),
+        ("in_top5", "?"),
+        ("confidence", "<f4"),
+        ("entropy", "<f4"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What was predicted for each image of a stream, in stream order."""
+
+    index: NDArray[np.int32]  # position in the image set
+    label: NDArray[np.int32]
+    prediction: NDArray[np.int32]
+    task: NDArray[np.int16]  # position in the cell's tasks
+    in_top5: NDArray[np.bool_]
+    confidence: NDArray[np.float32]
+    entropy: NDArray[np.float32]
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        return np.equal(self.prediction, self.label)
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def to_bytes(self) -> bytes:
+        """The content of a .npy file."""
+        rows = np.empty(len(self), ROW)
+        for f in fields(self):
+            rows[f.name] = getattr(self, f.name)
+        return _header(len(rows)) + rows.tobytes()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, samples: int, where: str) -> Predictions:
+        """What `to_bytes` gave for so many samples; anything else is a UserError, before memory is asked for."""
+        header = _header(samples)
+        if len(content) != len(header) + samples * ROW.itemsize or not content.startswith(header):
+            raise UserError(f"{where}: expected predictions for {samples:,} images, found another file")
+        rows = np.frombuffer(content, ROW, offset=len(header))
+        columns: dict[str, Any] = {f.name: np.ascontiguousarray(rows[f.name]) for f in fields(cls)}
+        return cls(**columns)
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _header(samples: int) -> bytes:
+    """The first bytes of a .npy file of so many rows, as `np.save` writes them."""
+    buffer = BytesIO()
+    np.lib.format.write_array_header_1_0(
+        buffer, {"descr": np.lib.format.dtype_to_descr(ROW), "fortran_order": False, "shape": (samples,)}
+    )
+    return buffer.getvalue()

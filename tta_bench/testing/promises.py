@@ -1,0 +1,235 @@
+"""What is checked of a method, promise by promise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from tta_bench import registry, settings
+from tta_bench.errors import UserError
+from tta_bench.method import Method, ScorePoint
+from tta_bench.testing.process import process_state
+from tta_bench.testing.small import BATCH, CLASSES, stream
+
+
+class BrokenPromise(AssertionError):
+    """A method does not do what `Method` promises; the message names the promise in one line."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The method under test, and what it is tried on."""
+
+    method: str | type[Method]
+    settings: dict[str, Any]
+    model: Callable[[], nn.Module]
+    pixels: int
+    kept: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    @property
+    def cls(self) -> type[Method]:
+        return registry.installed().load(self.method) if isinstance(self.method, str) else self.method
+
+    def build(self, model: nn.Module | None = None) -> Method:
+        """The method as a run has it: built, with its snapshot, and prepared."""
+        model = self.model() if model is None else model
+        method = registry.build_method(self.method, model, num_classes=CLASSES, batch_size=BATCH, params=self.settings)
+        if method.needs_source:
+            method.prepare(stream(count=2, seed=7, pixels=self.pixels))
+        return method
+
+    def batches(self, count: int = 4, last: int | None = 3) -> list[Tensor]:
+        return stream(count=count, last=last, pixels=self.pixels)
+
+    def first_run(self) -> list[Tensor]:
+        """The logits of a fresh method on `batches()`, what other runs are compared with."""
+        if "logits" not in self.kept:
+            method = self.build()
+            self.kept["logits"] = [method.adapt(batch).clone() for batch in self.batches()]
+        return self.kept["logits"]
+
+
+def is_built(subject: Subject) -> None:
+    subject.build()
+    _require(subject.cls.score_point in get_args(ScorePoint), f"score_point is {subject.cls.score_point!r}")
+
+
+def _settings_are_plain(subject: Subject) -> None:
+    for name, default in settings.plain(settings.defaults(subject.cls)).items():
+        try:
+            same = json.loads(json.dumps(default)) == default
+        except TypeError:
+            same = False
+        _require(same, f"the default of '{name}' is {default!r}, which a record cannot hold as JSON")
+
+
+def _logits_are_right(subject: Subject) -> None:
+    method = subject.build()
+    for batch in subject.batches():
+        logits: Any = method.adapt(batch)
+        wanted = (len(batch), CLASSES)
+        _require(isinstance(logits, Tensor), f"adapt returned {type(logits).__name__}, expected a tensor")
+        _require(logits.shape == wanted, f"adapt returned the shape {tuple(logits.shape)}, expected {wanted}")
+        _require(logits.is_floating_point(), f"adapt returned {logits.dtype}, expected floats")
+        _require(not logits.requires_grad, "adapt returned logits that require gradients: detach() them")
+        _require(bool(logits.isfinite().all()), "adapt returned NaN or infinite logits")
+
+
+def _leaves_input(subject: Subject) -> None:
+    method = subject.build()
+    for batch in subject.batches():
+        copy = batch.clone()
+        method.adapt(batch)
+        _require(torch.equal(batch, copy) and not batch.requires_grad, "adapt changed the images that it was given")
+
+
+def _leaves_global_state(subject: Subject) -> None:
+    model = subject.model()
+    before = process_state()
+    method = subject.build(model)
+    for batch in subject.batches():
+        method.adapt(batch)
+    method.reset()
+    for name, now in process_state().items():
+        hint = ": draw from a torch.Generator of your own" if "generator" in name else ""
+        _require(now == before[name], f"{name} was changed{hint}")
+
+
+def _changes_adapted_only(subject: Subject) -> None:
+    model = subject.model()
+    method = subject.build(model)
+    adapted = method.adapted_parameters()
+    before = {key: value.clone() for key, value in model.state_dict().items() if key not in adapted}
+    for batch in subject.batches():
+        method.adapt(batch)
+    after = model.state_dict()
+    for key, value in before.items():
+        _require(torch.equal(after[key], value), f"'{key}' was changed, but adapted_parameters() does not have it")
+
+
+def _names_are_the_models(subject: Subject) -> None:
+    model = subject.model()
+    own = {id(parameter): name for name, parameter in model.named_parameters()}
+    for key, tensor in subject.build(model).adapted_parameters().items():
+        name = own.get(id(tensor))
+        _require(name in (key, None), f"the model's '{name}' is called '{key}' in adapted_parameters()")
+        taken = name is None and key in own.values()
+        _require(not taken, f"'{key}' in adapted_parameters() is another tensor than the model's own")
+
+
+def _state_loads(subject: Subject) -> None:
+    method = subject.build()
+    wanted = {key: value + 1 for key, value in method.adapted_state().items()}
+    method.load_adapted_state(wanted)
+    for key, value in method.adapted_state().items():
+        _require(torch.equal(value, wanted[key]), f"'{key}' kept its old value after load_adapted_state()")
+    try:
+        method.load_adapted_state({"nonsense": torch.zeros(1)})
+    except UserError:
+        return
+    raise BrokenPromise("load_adapted_state() took a tensor 'nonsense', which the method does not have")
+
+
+def _prepare_adapts_nothing(subject: Subject) -> None:
+    if not subject.cls.needs_source:
+        return
+    method = registry.build_method(
+        subject.method, subject.model(), num_classes=CLASSES, batch_size=BATCH, params=subject.settings
+    )
+    start = method.adapted_state()
+    method.prepare(stream(count=2, seed=7, pixels=subject.pixels))
+    for key, value in method.adapted_state().items():
+        _require(torch.equal(value, start[key]), f"prepare() changed '{key}'")
+
+
+def _repeats_itself(subject: Subject) -> None:
+    """Even while another instance adapts to other images in between."""
+    method, other = subject.build(), subject.build()
+    strange = stream(seed=2, pixels=subject.pixels)
+    for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
+        other.adapt(strange[number - 1])
+        _same(method.adapt(batch), expected, number, "a second instance, built alike, gives other logits")
+
+
+def _resets(subject: Subject) -> None:
+    method = subject.build()
+    start = method.adapted_state()
+    kept = [method.adapt(batch) for batch in subject.batches()]
+    for number, (logits, expected) in enumerate(zip(kept, subject.first_run(), strict=True), 1):
+        _same(
+            logits,
+            expected,
+            number,
+            "earlier logits were changed by a later adapt: return a new tensor",
+        )
+    method.reset()
+    _require(method.resets == 0, f"resets is {method.resets} after reset()")
+    for key, value in method.adapted_state().items():
+        _require(torch.equal(value, start[key]), f"'{key}' is not back at its start after reset()")
+    for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
+        _same(
+            method.adapt(batch), expected, number, "a replay after reset() differs: forget() must drop what was learned"
+        )
+
+
+def _works_without_gradients(subject: Subject) -> None:
+    method = subject.build()
+    with torch.no_grad():
+        for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
+            _same(method.adapt(batch), expected, number, "logits differ where the caller has switched gradients off")
+
+
+def _features_change_nothing(subject: Subject) -> None:
+    method = subject.build()
+    for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
+        _same(method.adapt(batch), expected, number, "features() changes what a later adapt does")
+        with torch.no_grad():
+            features = method.features(batch)
+        logits = features.get("logits")
+        right = isinstance(logits, Tensor) and logits.shape == expected.shape
+        _require(right, f"features() has no 'logits' of shape {tuple(expected.shape)}")
+
+
+def _stays_finite(subject: Subject) -> None:
+    for value in (0.0, 0.5, 1.0):
+        method = subject.build()
+        for size in (BATCH, BATCH, 1):
+            logits = method.adapt(torch.full((size, 3, subject.pixels, subject.pixels), value))
+            _require(bool(logits.isfinite().all()), f"NaN or infinite logits for {size} equal images of value {value}")
+        for key, tensor in method.adapted_parameters().items():
+            _require(bool(tensor.isfinite().all()), f"'{key}' is NaN or infinite after equal images of value {value}")
+
+
+PROMISES: dict[str, Callable[[Subject], None]] = {
+    "it can be built": is_built,
+    "settings are plain data": _settings_are_plain,
+    "logits are finite, detached and [B, classes]": _logits_are_right,
+    "images are left alone": _leaves_input,
+    "global state is left alone": _leaves_global_state,
+    "adapted tensors have the model's names": _names_are_the_models,
+    "only adapted tensors change": _changes_adapted_only,
+    "adapted state can be loaded": _state_loads,
+    "prepare adapts nothing": _prepare_adapts_nothing,
+    "equal instances give equal logits": _repeats_itself,
+    "reset replays a stream bit for bit": _resets,
+    "adapt switches gradients on itself": _works_without_gradients,
+    "features changes nothing": _features_change_nothing,
+    "equal images keep everything finite": _stays_finite,
+}
+"""What is checked, in order: by name, so that a report can list what holds."""
+
+
+def _same(found: Tensor, expected: Tensor, number: int, complaint: str) -> None:
+    if not torch.equal(found, expected):
+        by = f" by up to {(found - expected).abs().max():.3g}" if found.shape == expected.shape else ""
+        raise BrokenPromise(f"{complaint} (batch {number} differs{by})")
+
+
+def _require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise BrokenPromise(complaint)
