@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,3 +143,16 @@ def test_a_class_without_a_file_has_a_hash() -> None:
         return scope["Mine"]
 
     assert class_hash(make(0.1)) == class_hash(make(0.1)) != class_hash(make(0.2))
+
+
+def test_a_class_of_a_script_is_hashed_without_its_prose(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+
+    def hashed(words: str, rate: float) -> str:
+        script.write_text(
+            "from tta_bench.identity import class_hash\n\n\n"
+            f'class Mine:\n    """{words}"""\n\n    rate = {rate}  # {words}\n\n\nprint(class_hash(Mine))\n'
+        )
+        return subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+
+    assert hashed("Old words.", 0.1) == hashed("New words.", 0.1) != hashed("New words.", 0.2)

@@ -11,6 +11,7 @@ import ast
 import hashlib
 import importlib.util
 import inspect
+import textwrap
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
@@ -59,7 +60,7 @@ def class_hash(cls: type) -> str:
         functions = [value.__code__ for value in vars(cls).values() if inspect.isfunction(value)]
         source = repr([(code.co_code, code.co_consts, code.co_names) for code in functions])
         return hashlib.sha256(source.encode()).hexdigest()[:16]
-    return hashlib.sha256(syntax(inspect.cleandoc(source)).encode()).hexdigest()[:16]
+    return hashlib.sha256(syntax(textwrap.dedent(source)).encode()).hexdigest()[:16]
 
 
 def syntax(source: str, packages: Collection[str] = (OWN,)) -> str:
