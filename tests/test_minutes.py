@@ -10,10 +10,11 @@ import pytest
 
 from tests.records import make_record
 from tests.test_paper_table import row, shipped
+from tta_bench.measure.ratio import Ratio
 from tta_bench.records.record import Record
 from tta_bench.report.costs import time_table
 from tta_bench.report.paper import paper_table
-from tta_bench.report.ratio import time_ratio
+from tta_bench.report.ratio import matched_batches, time_ratio
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
 
@@ -69,26 +70,24 @@ def test_the_baseline_is_the_first_of_the_papers_that_is_measured() -> None:
 
 
 def test_the_first_batch_does_not_count() -> None:
-    found = time_ratio([(timed("dpal", [99.0, *[2.0] * 20]), timed("sar", [1.0] * 21))])
-    assert found is not None
-    assert (found.value, found.low, found.high, found.batches) == (2, 2, 2, 20)
+    (times,) = matched_batches([(timed("dpal", [99.0, *[2.0] * 20]), timed("sar", [1.0] * 21))])
+    assert times.shape == (2, 20)
+    assert time_ratio([times]) == Ratio(2, 2, 2)
 
 
 def test_the_same_batches_or_no_ratio() -> None:
     sar = timed("sar", [1.0] * 20)
-    assert time_ratio([(timed("dpal", [1.0] * 19), sar)]) is None
-    assert time_ratio([(timed("dpal", [1.0] * 20, stream="other"), sar)]) is None
-    assert time_ratio([(timed("dpal", [1.0]), timed("sar", [1.0]))]) is None
-    assert time_ratio([]) is None
+    assert matched_batches([(timed("dpal", [1.0] * 19), sar)]) == []
+    assert matched_batches([(timed("dpal", [1.0] * 20, stream="other"), sar)]) == []
+    assert matched_batches([(timed("dpal", [1.0]), timed("sar", [1.0]))]) == []
     table = paper_table(compare([timed("sar", [1.0]), timed("dpal", [2.0])]))
     assert row(table, "dpal")["× sar"] == "2.00"
     assert any("no batches in common" in note for note in table.notes)
 
 
 def test_few_batches_give_no_interval() -> None:
-    found = time_ratio([(timed("dpal", [1.0, 2.0, 2.0]), timed("sar", [1.0, 1.0, 1.0]))])
-    assert found is not None
-    assert (found.value, found.sure) == (2.0, False)
+    found = time_ratio(matched_batches([(timed("dpal", [1.0, 2.0, 2.0]), timed("sar", [1.0, 1.0, 1.0]))]))
+    assert (found.value, found.has_interval) == (2.0, False)
     table = paper_table(compare([timed("sar", [1.0] * 3), timed("dpal", [2.0] * 3)]))
     assert row(table, "dpal")["95 % low"] == "–"
     assert any("(too few for an interval)" in note for note in table.notes)
@@ -100,13 +99,12 @@ def test_the_interval_covers(streams: int) -> None:
     covered = 0
     for _ in range(200):
         pairs = [(timed("dpal", noisy(rng, 60, 0.6)), timed("sar", noisy(rng, 60, 0.5))) for _ in range(streams)]
-        found = time_ratio(pairs)
-        assert found is not None
+        found = time_ratio(matched_batches(pairs))
         covered += found.low <= 1.2 <= found.high
     assert 0.90 <= covered / 200 <= 0.995
 
 
 def test_the_same_records_give_the_same_interval() -> None:
     rng = np.random.default_rng(0)
-    pair = (timed("dpal", noisy(rng, 60, 0.6)), timed("sar", noisy(rng, 60, 0.5)))
-    assert time_ratio([pair]) == time_ratio([pair])
+    streams = matched_batches([(timed("dpal", noisy(rng, 60, 0.6)), timed("sar", noisy(rng, 60, 0.5)))])
+    assert time_ratio(streams) == time_ratio(streams)

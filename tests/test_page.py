@@ -33,12 +33,12 @@ def large() -> str:
 def test_a_name_is_text_wherever_it_comes_from() -> None:
     evil = make_record(EVIL, task=EVIL, settings={EVIL: EVIL})
     evil = replace(evil, environment={EVIL: EVIL, "device_name": EVIL, "threads": 1}, score_point=EVIL)
-    failed = make_failure("tent", f"{EVIL} --> ${{title}}", task=EVIL)
+    failed = make_failure("tent", f"{EVIL} --> {{{{ title }}}}", task=EVIL)
     text = made([evil, failed], title=f"{EVIL}</title>", warnings=(EVIL,))
     seen = Reader(text)
     assert [tag for tag, _ in seen.elements].count("script") == 2
     assert seen.text.count(EVIL) > 8
-    assert "${title}" in seen.text
+    assert "{{ title }}" in seen.text
     assert EVIL not in text
     assert data(text)["methods"][0]["label"] == EVIL
 
@@ -50,7 +50,8 @@ def test_it_asks_for_nothing_from_outside(large: str) -> None:
     assert all(link and link.startswith("#") for link in links)
     assert not re.search(r"@import|url\((?!#)", large)
     assert set(re.findall(r"https?://[^\s\"']+", large)) <= {"http://www.w3.org/2000/svg"}  # a name, not an address
-    assert "default-src 'none'" in large
+    policies = [attrs["content"] for tag, attrs in seen.elements if tag == "meta" and "http-equiv" in attrs]
+    assert [str(policy).split(";")[0] for policy in policies] == ["default-src 'none'"]
 
 
 def test_it_stays_small(large: str) -> None:
@@ -72,8 +73,19 @@ def test_its_numbers_are_those_of_the_tables() -> None:
         for value in values[:3]:
             assert f'{value.mean:.1f} <span class="spread">±{value.std:.1f}</span>' in text
     assert data(text)["methods"][1]["scores"] == [61.0, 61.0, 61.0]
+    assert data(text)["methods"][1]["texts"] == ["61.0", "61.0", "61.0"]
     for word in ("ms/image", "× Source", "scored", "pre-update", "fwd", "bwd", "src"):
         assert word in text
+
+
+@pytest.mark.parametrize(("top1", "shown"), [(0.7625, "76.2"), (0.76149, "76.1"), (0.76151, "76.2"), (0.3875, "38.8")])
+def test_a_number_is_rounded_once(top1: float, shown: str) -> None:
+    """76.149 is 76.1 in the table: rounded to 76.15 first, or by JavaScript, it would be 76.2 in a chart."""
+    text = made([make_record("tent", top1)])
+    (method,) = data(text)["methods"]
+    assert (method["texts"], method["curves"]["fog"][0]["end"]) == ([shown, shown], shown)
+    assert f">{shown}</button></td>" in text
+    assert method["scores"][0] == pytest.approx(100 * top1)
 
 
 def test_what_a_reader_must_know_is_told() -> None:

@@ -139,7 +139,7 @@ def test_a_short_last_batch_counts_its_samples_only() -> None:
 @pytest.mark.parametrize("counts", [(0, 0), (1, 0), (8, 2), (2, 8), (60, 40), (5000, 5200), (25_000, 24_000)])
 def test_mcnemar_is_the_exact_binomial_test(counts: tuple[int, int]) -> None:
     b, a = counts
-    expected = scipy_stats.binomtest(b, a + b, 0.5).pvalue if a + b else 1.0
+    expected = min(1.0, 2 * scipy_stats.binom.cdf(min(a, b), a + b, 0.5))
     assert mcnemar(b, a) == pytest.approx(expected, rel=1e-6)
 
 

@@ -13,10 +13,11 @@ import yaml
 from tests.conftest import Cli
 from tta_bench.cli.timing import percent, seconds
 from tta_bench.errors import UserError
+from tta_bench.measure.ratio import Ratio
 from tta_bench.timing import baseline, output
 from tta_bench.timing.baseline import Baseline, Identity, Timing
 from tta_bench.timing.measure import FIRST_LOOK, Budget, Pair, Step, measure, noise
-from tta_bench.timing.ratio import LEVEL, Ratio, estimate
+from tta_bench.timing.ratio import LEVEL, estimate
 from tta_bench.timing.session import Result
 from tta_bench.timing.verdict import RatioGate, Verdict, exact_gate, missing, status
 

@@ -1,4 +1,4 @@
-"""How many times longer one row takes than another, from the times of the same batches in the same order.
+"""The ratio of two rows' times, from the times of the same batches in the same order.
 
 The first batch of each stream is warm-up and left out. What slows a machine lasts for several batches, so whole blocks
 of neighbouring batches are drawn again (circular block bootstrap, blocks of √n of n batches).
@@ -8,58 +8,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
 
 from tta_bench.data.seeding import seed_of
+from tta_bench.measure.ratio import Ratio, small_sample_factor
 from tta_bench.records.record import Record
 from tta_bench.report.serial import block_length
 
 REPLICATES = 2000
 TAIL = 0.025
-FEWEST = 6  # batches below which an interval would claim to know its own spread
+FEWEST = 6  # batches: fewer cannot estimate their own spread
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class TimeRatio:
-    """A ratio of times with its 95 % interval, which is missing where batches are too few."""
-
-    value: float
-    low: float
-    high: float
-    batches: int
-
-    @property
-    def sure(self) -> bool:
-        return not math.isnan(self.low)
-
-
-def time_ratio(pairs: Sequence[tuple[Record, Record]]) -> TimeRatio | None:
-    """Of the first of each pair to the second; None where no pair timed the same batches."""
+def matched_batches(pairs: Sequence[tuple[Record, Record]]) -> list[Floats]:
+    """For each pair that timed the same batches, the seconds of both for every batch but the first: [2, batches]."""
     timed = [_matched(*pair) for pair in pairs]
-    streams = [times for times in timed if times is not None]
-    if not streams:
-        return None
+    return [times for times in timed if times is not None]
+
+
+def time_ratio(streams: Sequence[Floats]) -> Ratio:
+    """The first to the second, over all matched batches; without an interval where they are too few."""
     batches = sum(times.shape[1] for times in streams)
     own, base = np.sum([times.sum(1) for times in streams], axis=0)
+    value = float(own / base)
     if batches < FEWEST:
-        return TimeRatio(own / base, math.nan, math.nan, batches)
+        return Ratio(value)
     rng = np.random.Generator(np.random.PCG64(seed_of("time ratio", len(streams), batches)))
     drawn = np.sum([_draw(times, rng) for times in streams], axis=0)
-    moves = np.log(drawn[0] / drawn[1]) - math.log(own / base)
+    moves = np.log(drawn[0] / drawn[1]) - math.log(value)
     blocks = sum(times.shape[1] / block_length(times.shape[1]) for times in streams)
-    few = float(stdtrit(max(1.0, blocks - len(streams)), 1 - TAIL) / ndtri(1 - TAIL))  # they know their spread badly
-    low, high = np.quantile(moves, [TAIL, 1 - TAIL]) * few
-    return TimeRatio(own / base, own / base * math.exp(low), own / base * math.exp(high), batches)
+    low, high = np.quantile(moves, [TAIL, 1 - TAIL]) * small_sample_factor(max(1.0, blocks - len(streams)), TAIL)
+    return Ratio(value, value * math.exp(low), value * math.exp(high))
 
 
 def _matched(own: Record, base: Record) -> Floats | None:
-    """Seconds of both for every batch but the first: [2, batches]."""
     ours, theirs = own.cell.conditions, base.cell.conditions
     same = (ours.stream, ours.batch_size) == (theirs.stream, theirs.batch_size)
     if not same or len(own.batch_seconds) != len(base.batch_seconds) or len(own.batch_seconds) < 2:

@@ -15,9 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tta_bench.report.names import clean
-from tta_bench.report.values import FAILED, MISSING, Table, Value
-
-LOUD = ("FAILED", "NOT ", "WARNING")  # notes that must not be overlooked
+from tta_bench.report.values import FAILED, LOUD, MISSING, Table, Value
 
 
 def show(table: Table, console: Console) -> None:

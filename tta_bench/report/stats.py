@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, ndtri, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from tta_bench.data.seeding import seed_of
+from tta_bench.measure.ratio import small_sample_factor
 from tta_bench.report.serial import Spread, block_length, block_sums, levelled, spread_of_sum
 
 LEVEL = 0.95
@@ -98,8 +99,8 @@ def estimate(streams: Sequence[Blocks], replicates: int = REPLICATES) -> Estimat
     reach = np.array([stdtrit(freedom, tail), stdtrit(freedom, 1 - tail)]) * error
     if replicates:
         drawn = sum((w * blocks.draw(replicates) for w, blocks in zip(weights, streams, strict=True)), np.zeros(1))
-        few = float(stdtrit(freedom, 1 - tail) / ndtri(1 - tail))  # few blocks know their own spread badly
-        skewed = np.quantile(drawn, [tail, 1 - tail]) * math.sqrt(variance / apart) * few
+        wider = math.sqrt(variance / apart) * small_sample_factor(freedom, tail)
+        skewed = np.quantile(drawn, [tail, 1 - tail]) * wider
         reach = np.array([min(reach[0], skewed[0]), max(reach[1], skewed[1])])  # the tails of a few blocks are short
     p = 2 * float(stdtr(freedom, -abs(difference) / error))
     return Estimate(difference, difference + float(reach[0]), difference + float(reach[1]), p)
@@ -133,8 +134,9 @@ def images_won(streams: Sequence[Stream]) -> tuple[int, int]:
 
 def mcnemar(only_b: int, only_a: int) -> float:
     """Exact two-sided p of McNemar's test: are the images that only one gets right split evenly?"""
-    n = only_a + only_b
-    return min(1.0, 2 * float(bdtr(min(only_a, only_b), n, 0.5))) if n else 1.0
+    from scipy.stats import binomtest  # takes 0.7 s to import, and a report does without
+
+    return float(binomtest(only_b, only_a + only_b).pvalue) if only_a + only_b else 1.0
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 NONE, MISSING, FAILED = "–", "missing", "failed"
+LOUD = ("FAILED", "NOT ", "WARNING")  # how notes begin that must not be overlooked
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,16 @@ class Value:
     def __str__(self) -> str:
         if self.word or math.isnan(self.mean):
             return self.word or NONE
-        spread = "" if self.std is None else f" ±{self.std:.{self.digits}f}"
-        return f"{self.mean:{'+' if self.signed else ''}.{self.digits}f}{spread}"
+        return f"{self.figure} {self.spread}".rstrip()
+
+    @property
+    def figure(self) -> str:
+        """The mean as printed. Rounded once, from the exact value: a second rounding could print another digit."""
+        return f"{self.mean:{'+' if self.signed else ''}.{self.digits}f}"
+
+    @property
+    def spread(self) -> str:
+        return "" if self.std is None else f"±{self.std:.{self.digits}f}"
 
     @property
     def rank(self) -> float:

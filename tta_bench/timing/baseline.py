@@ -12,8 +12,8 @@ from tta_bench import validate
 from tta_bench.annotations import Count, Whole
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
+from tta_bench.measure.ratio import Ratio
 from tta_bench.parse import from_json
-from tta_bench.timing.ratio import Ratio
 
 FORMAT = 1
 

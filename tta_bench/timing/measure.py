@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tta_bench.timing.ratio import Floats, Ratio, estimate
+from tta_bench.measure.ratio import Ratio
+from tta_bench.timing.ratio import Floats, estimate
 
 Step = Callable[[int], float]  # number of a batch -> seconds
 FIRST_LOOK = 6  # passes; fewer know too little of their own spread

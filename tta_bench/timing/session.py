@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from tta_bench.measure import environment
+from tta_bench.measure.ratio import Ratio
 from tta_bench.timing.baseline import Baseline, Timing
 from tta_bench.timing.measure import Budget, Pair, measure, noise
-from tta_bench.timing.ratio import Ratio
 from tta_bench.timing.sides import Here, Side, SideFailed
 from tta_bench.timing.verdict import RatioGate, Verdict, changed_settings, exact_gate, missing
 from tta_bench.timing.workload import REFERENCE, Prepared, refuse_other

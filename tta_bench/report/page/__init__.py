@@ -1,7 +1,7 @@
-"""The page: one HTML file with the whole comparison, readable without a network and without JavaScript's help.
+"""The page: one HTML file with the whole comparison, readable without a network and without JavaScript.
 
-Python writes the table, the failures and the details as plain markup; `*.js` adds sorting, filtering and the charts.
-Text reaches the page through `escape` or as JSON; the page's security policy runs only this folder's script and style.
+The templates write the table, the failures and the details; `*.js` adds sorting, filtering and charts. Jinja escapes
+all text, or it comes as JSON; the page's security policy runs only this folder's script and style.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from dataclasses import replace
-from html import escape
+from functools import cache
 from importlib.resources import files
-from string import Template
 from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.report.leaderboard import NO_MARKS, Close
-from tta_bench.report.page import markup
-from tta_bench.report.page.data import Line, gather
-from tta_bench.report.page.published import published
+from tta_bench.report.page import view
+from tta_bench.report.page.data import gather, payload
 from tta_bench.report.rows import Comparison
 from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.report.values import Table
@@ -39,56 +40,57 @@ def page(
 ) -> str:
     """The page as text; each cell's predictions are asked for once.
 
-    Rows that cannot be told from the best are marked; published numbers have a section of their own.
+    Rows that are not distinguishable from the best are marked; published numbers have a section of their own.
     """
     accuracy, cost = accuracy_table(comparison), time_table(comparison)
     lines = gather(comparison, accuracy, cost, predictions)
     style, script = _text("page.css"), _script()
-    return Template(_text("page.html")).substitute(
-        title=escape(title),
-        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
-        style=style,
-        script=script,
-        data=_json(_payload(comparison.tasks, lines)),
-        facts=markup.facts(comparison),
-        warnings=markup.warnings(accuracy.notes),
-        notes=markup.notes((*close.notes, *accuracy.notes, *cost.notes)),
-        leaderboard=markup.leaderboard(comparison.tasks, lines, close.labels),
-        paper=published(_without(paper, accuracy.notes)) if paper else "",
-        failures=markup.failures(comparison),
-        details=markup.details(lines),
+    if paper:  # without the notes that the page shows already
+        paper = replace(paper, notes=tuple(note for note in paper.notes if note not in accuracy.notes))
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=title,
+            policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
+            style=Markup(style),
+            script=Markup(script),
+            data=_json(payload(comparison.tasks, lines)),
+            facts=view.facts(comparison),
+            warnings=view.warnings(accuracy.notes),
+            notes=view.quiet((*close.notes, *accuracy.notes, *cost.notes)),
+            heads=view.heads(comparison.tasks, lines),
+            rows=view.leaderboard(comparison.tasks, lines, close.labels),
+            paper=view.paper(paper) if paper else None,
+            failures=view.failures(comparison),
+            details=view.details(lines),
+        )
     )
 
 
-def _without(table: Table, told: Sequence[str]) -> Table:
-    """A table without the notes that stand on the page already."""
-    return replace(table, notes=tuple(note for note in table.notes if note not in told))
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FunctionLoader(_text),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters["prose"] = _prose
+    return made
 
 
-def _payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
-    """What the charts draw: numbers only, as short as they may be."""
-    return {
-        "tasks": list(tasks),
-        "costs": list(dict.fromkeys(name for line in lines for name in line.costs)),
-        "methods": [
-            {
-                "label": line.row.label,
-                "source": line.row.first.cell.method == "source",
-                "scores": [None if math.isnan(value) else round(value, 2) for value in line.means],
-                "intervals": [interval and [round(bound, 2) for bound in interval] for interval in line.intervals],
-                "costs": {name: round(value, 4) for name, value in line.costs.items()},
-                "streams": line.streams,
-                "curves": line.curves,
-            }
-            for line in lines
-        ],
-    }
+def _prose(text: str) -> Markup:
+    """A note as markup: `so` is code, all else is text."""
+    return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
-def _json(content: Any) -> str:
+def _json(content: Any) -> Markup:
     """JSON that cannot end its script element nor open another."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def _script() -> str:

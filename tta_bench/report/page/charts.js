@@ -6,7 +6,8 @@ function drawBars() {
   const which = find("bars-task").value;
   const zoom = find("bars-zoom").checked;
   const rows = visible().filter((method) => method.scores[which] !== null)
-    .map((method) => ({ label: method.label, value: method.scores[which], bounds: method.intervals[which] }));
+    .map((method) => ({ label: method.label, value: method.scores[which], text: method.texts[which],
+      bounds: method.intervals[which], span: method.spans[which] }));
   const host = find("bars");
   if (!rows.length) return host.replaceChildren();
   const ends = rows.flatMap(({ value, bounds }) => bounds || [value]);
@@ -16,15 +17,15 @@ function drawBars() {
   const narrow = host.clientWidth < 500, step = 28;
   const { root, area, across } = chart(host, {
     about: `Accuracy with 95 % intervals: ${DATA.tasks[which] || "average over tasks"}`,
-    summary: rows.map(({ label, value, bounds }) => `${label} ${percent(value)} %${interval(bounds)}`).join("; "),
+    summary: rows.map(({ label, text, span }) => `${label} ${text} %${interval(span)}`).join("; "),
     height: rows.length * step + 40,
     margin: { left: narrow ? 96 : 150, right: 46, top: 4, bottom: 36 },
     x: { low, high, ticks: ticks(low, high, narrow ? 4 : 6), name: zoom ? "accuracy (%), not from 0" : "accuracy (%)" },
     y: { low: 0, high: 1 },
   });
-  rows.forEach(({ label, value, bounds }, i) => {
+  rows.forEach(({ label, value, text, bounds, span }, i) => {
     const y = area.top + step * (i + 0.5);
-    const group = mark("g", {}, mark("title", {}, `${label}: ${percent(value)} %${interval(bounds)}`),
+    const group = mark("g", {}, mark("title", {}, `${label}: ${text} %${interval(span)}`),
       mark("text", { class: "name", x: area.left - 10, y: y + 4, "text-anchor": "end" }, clip(label, narrow ? 12 : 19)));
     if (!zoom) group.append(mark("rect", { class: "fill", x: area.left, y: y - 8, width: Math.max(across(value) - area.left, 0), height: 16 }));
     if (bounds) {
@@ -32,7 +33,7 @@ function drawBars() {
       group.append(mark("path", { class: "whisker", d: `M${from} ${y - 4}v8M${from} ${y}H${to}M${to} ${y - 4}v8` }));
     }
     if (zoom) group.append(mark("circle", { class: "dot front", cx: across(value), cy: y, r: 4.5 }));
-    group.append(mark("text", { class: "name", x: area.right + 42, y: y + 4, "text-anchor": "end" }, percent(value)));
+    group.append(mark("text", { class: "name", x: area.right + 42, y: y + 4, "text-anchor": "end" }, text));
     root.append(group);
   });
 }
@@ -48,7 +49,8 @@ fill(find("cost-axis"), axes);
 
 function drawCost() {
   const host = find("cost"), name = axes[find("cost-axis").value];
-  const points = visible().map((method) => ({ label: method.label, x: name && AXES[name](method.costs), y: method.scores[AVERAGE] }))
+  const points = visible().map((method) => ({ label: method.label, x: name && AXES[name](method.costs), y: method.scores[AVERAGE],
+    text: method.texts[AVERAGE] }))
     .filter(({ x, y }) => x > 0 && y !== null);
   if (!points.length) return host.replaceChildren();
   for (const one of points) {
@@ -61,7 +63,7 @@ function drawCost() {
   const y = { low: Math.max(0, Math.min(...ys) - pad), high: Math.min(100, Math.max(...ys) + pad) };
   const { root, area, across, up } = chart(host, {
     about: `Average accuracy against cost in ${name}`,
-    summary: points.map((one) => `${one.label} ${percent(one.y)} % at ${short(+one.x.toFixed(2))} ${name}`).join("; "),
+    summary: points.map((one) => `${one.label} ${one.text} % at ${short(+one.x.toFixed(2))} ${name}`).join("; "),
     height: 376,
     margin: { left: 44, right: 12, top: 26, bottom: 42 },
     x: { ...x, ticks: x.ticks || ticks(x.low, x.high, 5), name: log ? `${name} (log)` : name },
@@ -72,7 +74,7 @@ function drawCost() {
     (i ? `H${across(one.x)}V${up(one.y)}` : `M${across(one.x)} ${up(one.y)}`)).join("") }));
   for (const one of points) {
     root.append(mark("circle", { class: one.front ? "dot front" : "dot", cx: across(one.x), cy: up(one.y), r: 5 },
-      mark("title", {}, `${one.label}: ${percent(one.y)} % at ${one.x.toFixed(2)} ${name}`)));
+      mark("title", {}, `${one.label}: ${one.text} % at ${one.x.toFixed(2)} ${name}`)));
   }
   label(root, area, points.map((one) => ({ text: clip(one.label, 18), x: across(one.x), y: up(one.y), front: one.front })));
 }

@@ -19,11 +19,7 @@ function fill(select, names) {
   names.forEach((name, i) => select.append(new Option(name, i)));
 }
 
-const percent = (value) => value.toFixed(1);
-
-function interval(bounds) {
-  return bounds ? `, 95 % ${percent(bounds[0])} to ${percent(bounds[1])}` : "";
-}
+const interval = (span) => (span ? `, 95 % ${span}` : "");
 
 // Round steps that cut a range into about `count` parts.
 function ticks(low, high, count) {

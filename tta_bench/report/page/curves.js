@@ -5,8 +5,8 @@ fill(chosen.method, METHODS.map((method) => method.label));
 
 // Curves of one method on a task's stream: one per seed, as [images seen, percent] points.
 function curvesOf(method, task) {
-  return (method.curves[method.streams[task]] || []).map(({ seed, images, resets, running }) => ({
-    seed, images, resets,
+  return (method.curves[method.streams[task]] || []).map(({ seed, images, resets, running, end }) => ({
+    seed, images, resets, end,
     points: running.map((value, i) => [Math.floor(((i + 1) * images) / running.length), value / 100]),
   }));
 }
@@ -36,10 +36,10 @@ function showCurves() {
 function captionOf(method, task, curves) {
   const score = DATA.tasks.indexOf(task);
   const stream = method.streams[task];
-  const ends = curves.map(({ seed, points }) => `seed ${seed}: ${percent(points[points.length - 1][1])} %`).join(", ");
+  const ends = curves.map(({ seed, end }) => `seed ${seed}: ${end} %`).join(", ");
   const resets = curves.reduce((sum, curve) => sum + curve.resets, 0);
-  const value = method.scores[score] === null ? "no score, a seed failed" : `${percent(method.scores[score])} %`;
-  return `${method.label} on ${task}: ${value}${interval(method.intervals[score])}.`
+  const value = method.scores[score] === null ? "no score, a seed failed" : `${method.texts[score]} %`;
+  return `${method.label} on ${task}: ${value}${interval(method.spans[score])}.`
     + (stream === task ? "" : ` The curve runs over the whole ${stream} stream.`)
     + ` At the end, ${ends}.` + (resets ? ` It fell back to the source weights ${resets} times.` : "")
     + ` The share of right answers among the images seen so far${curves.length > 1 ? "; thick the mean, thin each seed" : ""}.`;
@@ -55,7 +55,7 @@ function drawCurves(shown, method, task) {
   const wide = find("curve").clientWidth;
   const { root, area, across, up } = chart(find("curve"), {
     about: `Running accuracy on ${task}`,
-    summary: shown.map(({ other, points }) => `${other.label} ends at ${percent(points[points.length - 1][1])} %`).join("; "),
+    summary: shown.map(({ other, curves }) => `${other.label} ends at ${curves.map(({ end }) => end).join(", ")} %`).join("; "),
     height: wide < 500 ? 280 : 340,
     margin: { left: 44, right: wide < 500 ? 84 : 130, top: 26, bottom: 42 },
     x: { low: 0, high: images, ticks: ticks(0, images, wide < 500 ? 3 : 8), name: "images seen" },

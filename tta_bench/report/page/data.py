@@ -67,6 +67,28 @@ def gather(
     return tuple(lines)
 
 
+def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
+    """What the charts draw. Texts are those of the tables: JavaScript would round an exact half the other way."""
+    return {
+        "tasks": list(tasks),
+        "costs": list(dict.fromkeys(name for line in lines for name in line.costs)),
+        "methods": [
+            {
+                "label": line.row.label,
+                "source": line.row.first.cell.method == "source",
+                "scores": [None if math.isnan(value) else round(value, 4) for value in line.means],
+                "texts": [value.figure for value in line.scores],
+                "intervals": [interval and [round(bound, 2) for bound in interval] for interval in line.intervals],
+                "spans": [interval and "{:.1f} to {:.1f}".format(*interval) for interval in line.intervals],
+                "costs": {name: round(value, 4) for name, value in line.costs.items()},
+                "streams": line.streams,
+                "curves": line.curves,
+            }
+            for line in lines
+        ],
+    }
+
+
 def _from_predictions(
     row: Row, tasks: Sequence[str], scores: Sequence[Value], predictions: Callable[[Cell], Predictions]
 ) -> tuple[dict[str, list[dict[str, Any]]], tuple[Interval | None, ...]]:
@@ -100,6 +122,7 @@ def _curve(record: Record, correct: NDArray[np.bool_]) -> dict[str, Any]:
         "images": n,
         "resets": record.resets,
         "running": np.rint(10_000 * running).astype(int).tolist(),
+        "end": f"{100 * record.top1:.1f}",
     }
 
 

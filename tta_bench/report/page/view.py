@@ -1,0 +1,270 @@
+"""What the page's template shows: plain values, which the template escapes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tta_bench.records.record import Record
+from tta_bench.report import names
+from tta_bench.report.page.data import Line
+from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.values import FAILED, LOUD, NONE, Table, Value
+
+SHADES = 8
+ABOUT = {
+    "Avg.": "average over tasks",
+    "scored": "the weights that a prediction is taken with",
+    "fwd": "forward passes per image",
+    "bwd": "backward passes per image",
+    "src": "needs source images",
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    name: str
+    first: str  # direction of the first sort
+    about: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the leaderboard. `kind`: failed, missing, plain, average or score."""
+
+    kind: str
+    text: str
+    value: str = ""  # what it is sorted by
+    spread: str = ""
+    shade: int = 0
+    best: bool = False
+    task: str = ""
+    spoken: str = ""  # for a screen reader
+
+
+@dataclass(frozen=True)
+class LeaderboardRow:
+    label: str
+    cells: tuple[Cell, ...]
+    is_close: bool  # not distinguishable from the best
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    label: str
+    cells: tuple[tuple[str, list[str]], ...]  # a text, and the letters of the reasons that it stands for
+    is_difference: bool
+
+
+@dataclass(frozen=True)
+class PaperView:
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[PaperRow, ...]
+    notes: tuple[tuple[str, str], ...]  # with the letter of the reason that it explains
+
+
+def facts(comparison: Comparison) -> list[str]:
+    """What all rows have in common."""
+    cell = comparison.rows[0].first.cell
+    seeds = len({record.cell.seed for record in comparison.records})
+    return [
+        f"suite {comparison.suite}",
+        f"model {cell.model}",
+        f"batch size {cell.batch_size}",
+        cell.device,
+        *([f"scenario {cell.conditions.scenario}"] if cell.scenario != "normal" else []),
+        _count(len(comparison.rows), "method"),
+        _count(len(comparison.tasks), "task"),
+        _count(seeds, "seed"),
+    ]
+
+
+def warnings(notes: Sequence[str]) -> list[str]:
+    """What must be read before any number; failures have a table of their own."""
+    return [note for note in notes if note.startswith(LOUD) and not note.startswith("FAILED")]
+
+
+def quiet(notes: Sequence[str]) -> list[str]:
+    return [note for note in notes if not note.startswith(LOUD)]
+
+
+def heads(tasks: Sequence[str], lines: Sequence[Line]) -> list[Head]:
+    """The average first, where a phone shows it, then tasks, then what it took."""
+    scores = [("Avg.", ""), *zip(names.columns(tasks), tasks, strict=True)]
+    others = [Head(name, "asc", ABOUT.get(name, name)) for name in (*_costs(lines), *lines[0].more)]
+    return [
+        Head("Method", "asc", "Method"),
+        *(Head(name, "desc", about or ABOUT.get(name, name)) for name, about in scores),
+        *others,
+    ]
+
+
+def leaderboard(tasks: Sequence[str], lines: Sequence[Line], close: Collection[str]) -> list[LeaderboardRow]:
+    shades = [_shades([line.means[i] for line in lines]) for i in range(len(tasks) + 1)]
+    return [
+        LeaderboardRow(
+            line.row.label,
+            (
+                _score(line, -1, shades[-1][number], ""),
+                *(_score(line, i, shades[i][number], task) for i, task in enumerate(tasks)),
+                *(_number(line.costs.get(name)) for name in _costs(lines)),
+                *(_fact(value) for value in line.more.values()),
+            ),
+            line.row.label in close,
+        )
+        for number, line in enumerate(lines)
+    ]
+
+
+def failures(comparison: Comparison) -> list[tuple[str, str, int, str]]:
+    return [
+        (row.label, record.cell.name, record.cell.seed, record.reason)
+        for row in comparison.rows
+        for record in row.records
+        if record.status != "done"
+    ]
+
+
+def details(lines: Sequence[Line]) -> list[tuple[str, dict[str, dict[str, str]]]]:
+    """For each row its settings, its measurements and where it ran."""
+    return [
+        (
+            line.row.label,
+            {
+                "Settings": _words(_settings(line.row)),
+                "Measured": _words(_measured(line)),
+                "Environment": _environment(line.row.records),
+            },
+        )
+        for line in lines
+    ]
+
+
+def paper(table: Table) -> PaperView:
+    """A paper's table, with its reasons as links."""
+    return PaperView(
+        table.title,
+        (table.head, *table.columns),
+        tuple(
+            PaperRow(
+                label,
+                tuple((str(value), _letters(value.word)) for value in values),
+                len(values) > 1 and all(value.signed for value in values[:-1]),
+            )
+            for label, values in table.rows
+        ),
+        tuple((note, _letter(note)) for note in table.notes),
+    )
+
+
+def _letters(word: str) -> list[str]:
+    why = re.fullmatch(r"no: ([a-z ]+)", word)
+    return why[1].split() if why else []
+
+
+def _letter(note: str) -> str:
+    why = re.match(r"Not comparable, ([a-z]+): ", note)
+    return why[1] if why else ""
+
+
+def _costs(lines: Sequence[Line]) -> list[str]:
+    return [name for name in ("ms/image", "× Source") if any(name in line.costs for line in lines)]
+
+
+def _score(line: Line, i: int, shade: int, task: str) -> Cell:
+    value = line.scores[i]
+    if value.word == FAILED:
+        return Cell("failed", FAILED)
+    if value.word or math.isnan(value.mean):
+        return Cell("missing", str(value))
+    return Cell(
+        kind="score" if task else "average",
+        text=value.figure,
+        value=f"{value.mean:.4f}",
+        spread=value.spread,
+        shade=shade,
+        best=value.best,
+        task=task,
+        spoken=f"{line.row.label} on {task}: {value}, show the curve",
+    )
+
+
+def _number(value: float | None) -> Cell:
+    return Cell("missing", NONE) if value is None else Cell("plain", f"{value:.2f}", f"{value:.6g}")
+
+
+def _fact(value: Value) -> Cell:
+    if value.word:
+        return Cell("plain", value.word, value.word)
+    return _number(None if math.isnan(value.mean) else value.mean)
+
+
+def _shades(values: Sequence[float]) -> list[int]:
+    """From 0, the lowest of a column, to SHADES; all 0 where the column has one value only."""
+    known = [value for value in values if not math.isnan(value)]
+    low, high = min(known, default=0), max(known, default=0)
+    if high - low < 0.05:
+        return [0] * len(values)
+    return [0 if math.isnan(value) else round(SHADES * (value - low) / (high - low)) for value in values]
+
+
+def _settings(row: Row) -> dict[str, Any]:
+    cell = row.first.cell
+    return {
+        "method": cell.method,
+        **cell.own_settings,
+        "model": cell.model,
+        "weights": cell.weights,
+        "batch size": cell.batch_size,
+        "limit": cell.limit,
+        "amp": cell.amp,
+        "compile": cell.compile,
+        "data": " / ".join(dict.fromkeys(_word(record.cell.data) for record in row.records)),
+        "code": cell.method_code,
+    }
+
+
+def _measured(line: Line) -> dict[str, Any]:
+    done = line.row.done
+    if not done:
+        return {"finished cells": 0}
+    average, bounds = line.scores[-1], line.intervals[-1]
+    return {
+        "average": f"{average}" + (f" (95 %: {bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else ""),
+        "top-5": f"{100 * sum(record.top5 for record in done) / len(done):.1f}",
+        "calibration error": f"{100 * sum(record.ece for record in done) / len(done):.1f}",
+        **{name: f"{value:.2f}" for name, value in line.costs.items()},
+        "own resets": sum(record.resets for record in done),
+        "seeds": ", ".join(map(str, sorted({record.cell.seed for record in done}))),
+        "finished cells": f"{len(done)} of {len(line.row.records)}",
+        "last finished": max(record.finished_at for record in done),
+    }
+
+
+def _environment(records: Iterable[Record]) -> dict[str, str]:
+    """Every fact; where the cells of a row differ, all that were seen."""
+    seen: dict[str, dict[str, None]] = {}
+    for record in records:
+        for key, value in record.environment.items():
+            for name, fact in value.items() if isinstance(value, dict) else [(key, value)]:
+                seen.setdefault(str(name), {})[_word(fact)] = None
+    return {name: " / ".join(found) for name, found in seen.items()}
+
+
+def _words(content: Mapping[str, Any]) -> dict[str, str]:
+    return {key: _word(value) for key, value in content.items()}
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return NONE
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
