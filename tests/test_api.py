@@ -42,7 +42,7 @@ def test_it_is_the_command(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
     assert [record.status for record in results.records] == ["done", "done"]
     words = ("run", "--suite", small_suite, "--methods", "source", "--limit", 32, "--device", "cpu")
     _, shown, _ = cli(*words, "--out", tmp_path / "run")
-    assert "2 of 2 cells were there already" in shown
+    assert "Reused 2 of 2 cells" in shown
     assert cli(*words, "--out", tmp_path / "other")[0] == 0
     other = {record.cell.key: record.top1 for record in Store.open(tmp_path / "other").records()}
     assert {record.cell.key: record.top1 for record in results.records} == other

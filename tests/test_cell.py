@@ -59,11 +59,11 @@ def test_other_images_of_the_same_names_run_again(cli: Cli, tmp_path: Path) -> N
     words = ("run", "--suite", tmp_path / "suite.yaml", "--data-root", tmp_path, "--out", tmp_path / "run")
     words += ("--model", "digits-vit", "--device", "cpu")
     assert cli(*words)[0] == 0
-    assert "1 of 1 cells were there already" in " ".join(cli(*words)[1].split())
+    assert "Reused 1 of 1 cells" in " ".join(cli(*words)[1].split())
     pixels = np.load(home / "fog.npy")
     np.save(home / "fog.npy", 255 - pixels)
     status, shown, _ = cli(*words)
-    assert (status, "were there already" in shown) == (0, False)
+    assert (status, "Reused" in shown) == (0, False)
     assert "Skipped 1 record: code or data changed since they were made" in " ".join(
         cli("report", tmp_path / "run")[1].split()
     )

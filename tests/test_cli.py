@@ -79,7 +79,7 @@ def test_fresh_starts_over_and_keeps_the_old_folder(cli: Cli, small_suite: Path,
     cli(*command)
     status, shown, _ = cli(*command, "--fresh")
     assert status == 0
-    assert "The old folder is now" in shown
+    assert "Renamed the old folder to" in shown
     (old,) = tmp_path.glob("run.old-*")
     assert len(list((old / "cells").glob("*.json"))) == 2
 
@@ -96,7 +96,7 @@ def test_ctrl_c_says_what_is_kept(cli: Cli, small_suite: Path, tmp_path: Path, m
     monkeypatch.setattr(bench, "run_cell", interrupted)
     status, shown, _ = cli(*command)
     assert status == 130
-    assert "2 of 4 cells are kept" in " ".join(shown.split())
+    assert "2 of 4 cells are saved" in " ".join(shown.split())
     assert "Run the same command again" in " ".join(shown.split())
     monkeypatch.setattr(bench, "run_cell", real)
     status, shown, _ = cli(*command)
@@ -125,7 +125,7 @@ def test_a_scheduler_that_ends_the_job_loses_nothing(tmp_path: Path) -> None:
     os.killpg(command.pid, signal.SIGTERM)
     shown, err = command.communicate(timeout=60)
     assert (command.returncode, err) == (130, ""), shown
-    assert "cells are kept in" in " ".join(shown.split())
+    assert "cells are saved in" in " ".join(shown.split())
     cells = [json.loads(path.read_text()) for path in (tmp_path / "run").glob("cells/*.json")]
     assert {cell["status"] for cell in cells} == {"done"}
 
@@ -146,7 +146,7 @@ def test_a_failed_cell_shows_in_report_and_status(
 BAD = [
     (["run", "--suite", "digits-c-9"], "unknown suite 'digits-c-9'; did you mean"),
     (["run", "--methods", "tnt"], "unknown method 'tnt'; did you mean 'tent'"),
-    (["run", "--methods", "tent,tent"], "'tent' is named twice"),
+    (["run", "--methods", "tent,tent"], "'tent' is listed twice"),
     (["run", "--methods", ","], "expected at least one name"),
     (["run", "--methods", "tent", "--set", "tent.rl=1"], "no setting 'rl'"),
     (["run", "--methods", "tent", "--set", "tent.lr=fast"], "expected a number"),
@@ -157,7 +157,7 @@ BAD = [
     (["run", "--limit", "0"], "expected a whole number of at least 1, got '0'"),
     (["run", "--batch-size", "-3"], "expected"),
     (["run", "--seeds", "a"], "expected whole numbers"),
-    (["run", "--seeds", "1,1"], "named twice"),
+    (["run", "--seeds", "1,1"], "listed twice"),
     (["run", "--seeds", f"0,{2**63}"], "expected a whole number below 2^63, got '9223372036854775808'"),
     (["inspect", "--method", "tent", "--seed", f"{2**63}"], "expected a whole number below 2^63"),
     (["run", "--model", "no_such_vit"], "unknown model 'no_such_vit'"),
@@ -174,7 +174,7 @@ BAD = [
     (["check", "--suite", "digits-c-9"], "unknown suite"),
     (["tune", "--method", "tent", "--grid", "lr"], "expected SETTING=VALUE,VALUE"),
     (["dance"], "invalid choice"),
-    ([], "required: VERB"),
+    ([], "required: COMMAND"),
 ]
 
 
@@ -331,4 +331,4 @@ def test_a_terminal_without_our_signs_is_served() -> None:
 def test_a_shell_variable_that_was_not_set_is_noticed(cli: Cli, words: tuple[str, ...], what: str) -> None:
     status, _, err = cli("run", *words)
     assert (status, err.count("\n")) == (2, 1)
-    assert f"{what} is empty: is a variable of your shell not set?" in err
+    assert f"{what} is empty: is a shell variable unset?" in err

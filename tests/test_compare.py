@@ -206,7 +206,7 @@ def test_report_of_several_folders(cli: Cli, tmp_path: Path) -> None:
     fill(tmp_path / "one")
     fill(tmp_path / "two", suite="t")
     status, _, err = cli("report", tmp_path / "one", tmp_path / "two")
-    assert (status, "say with --out where" in err) == (2, True)
+    assert (status, "pass --out DIR" in err) == (2, True)
     words = ("report", tmp_path / "one", tmp_path / "two", "--format", "terminal,md,csv,latex")
     status, shown, _ = cli(*words, "--out", tmp_path / "out")
     assert status == 0

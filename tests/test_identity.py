@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,10 +137,54 @@ def test_the_code_through_which_every_method_runs_is_in_the_key(monkeypatch: pyt
     harness_hash.cache_clear()
 
 
-def test_a_class_without_a_file_has_a_hash() -> None:
-    def make(rate: float) -> type:
-        scope: dict[str, type] = {}
-        exec(f"class Mine:\n    def adapt(self, batch):\n        return batch * {rate}\n", scope)
-        return scope["Mine"]
+NOTEBOOK = """
+from functools import wraps
 
-    assert class_hash(make(0.1)) == class_hash(make(0.1)) != class_hash(make(0.2))
+def decorated(function):
+    @wraps(function)
+    def wrapper(*given):
+        return function(*given)
+    return wrapper
+
+class Base:
+    scale = 1.0
+
+class Mine(Base):
+    rate = 0.1
+
+    @decorated
+    def adapt(self, batch, power=2):
+        return [x ** power for x in batch if x > 0.5]
+
+    @property
+    def limit(self):
+        return 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("scale = 1.0", "scale = 2.0"), ("rate = 0.1", "rate = 0.2"), ("power=2", "power=3"), ("x >", "x <"), ("3", "4")],
+)
+def test_a_class_of_a_notebook_is_hashed_whole(old: str, new: str) -> None:
+    def make(code: str) -> type:
+        scope: dict[str, Any] = {"__name__": "a notebook"}
+        exec(code, scope)
+        mine: type = scope["Mine"]
+        return mine
+
+    changed = NOTEBOOK.replace(old, new)
+    assert class_hash(make(NOTEBOOK)) == class_hash(make(NOTEBOOK)) != class_hash(make(changed))
+
+
+def test_a_class_of_a_script_is_hashed_without_its_prose(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+
+    def hashed(words: str, rate: float) -> str:
+        script.write_text(
+            "from tta_bench.identity import class_hash\n\n\n"
+            f'class Mine:\n    """{words}"""\n\n    rate = {rate}  # {words}\n\n\nprint(class_hash(Mine))\n'
+        )
+        return subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+
+    assert hashed("Old words.", 0.1) == hashed("New words.", 0.1) != hashed("New words.", 0.2)

@@ -130,7 +130,7 @@ def test_a_finished_run_of_digits_needs_neither_torch_nor_images(small_suite: Pa
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert shown.strip().endswith("0 []"), shown
-    assert "4 of 4 cells were there already" in shown
+    assert "Reused 4 of 4 cells" in shown
 
 
 def test_labels_that_were_mended_run_again(tmp_path: Path) -> None:

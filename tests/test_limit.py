@@ -56,7 +56,7 @@ def test_some_tasks_have_the_keys_of_the_whole(small_suite: Path, limit: int | N
 def test_a_run_of_some_tasks_is_part_of_the_whole_run(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
     command = ("run", "--suite", small_suite, "--methods", "source", "--limit", 32, "--out", tmp_path / "run")
     assert "[1/1]" in cli(*command, "--tasks", "brightness")[1]
-    assert "1 of 2 cells were there already" in cli(*command)[1]
+    assert "Reused 1 of 2 cells" in cli(*command)[1]
     status, _, err = cli(*command, "--tasks", "brigtness")
     assert (status, err.count("\n")) == (2, 1)
     assert "suite 'small' has no task 'brigtness'; did you mean 'brightness'?" in err
@@ -65,7 +65,7 @@ def test_a_run_of_some_tasks_is_part_of_the_whole_run(cli: Cli, small_suite: Pat
 def test_a_whole_run_is_reportable_whatever_the_limit(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
     command = ("run", "--suite", small_suite, "--methods", "source", "--out", tmp_path / "run")
     assert "NOT REPORTABLE" not in cli(*command, "--limit", 100_000)[1]
-    assert "2 of 2 cells were there already" in cli(*command)[1]
+    assert "Reused 2 of 2 cells" in cli(*command)[1]
 
 
 def test_a_limited_continual_run_has_every_task(cli: Cli, small_suite: Path, tmp_path: Path) -> None:

@@ -31,12 +31,12 @@ def test_tables_fit_the_width(
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("methods", ("scored: the weights", "passes: of the model", "source: whether clean source images")),
+        ("methods", ("scored: the weights", "passes: model passes per batch", "needs: what a run needs")),
         (
             "suites",
-            ("needs: what must lie below --data-root", "found: whether", "answers: the paper and the table"),
+            ("needs: folder below --data-root", "found: whether it exists", "paper: the paper and table"),
         ),
-        ("models", ("pixels: of a side", "TAG=FILE a timm model with the weights of a local .safetensors")),
+        ("models", ("pixels: side of", "TAG=FILE a timm model with weights from a local .safetensors")),
     ],
 )
 def test_short_names_are_told_below(cli: Cli, what: str, told: tuple[str, ...]) -> None:
@@ -87,7 +87,7 @@ def test_found_counts_the_tasks_that_are_there(cli: Cli, tmp_path: Path, monkeyp
 
 def test_a_data_root_that_is_no_folder_is_an_error(cli: Cli, tmp_path: Path) -> None:
     status, _, said = cli("list", "suites", "--data-root", tmp_path / "none")
-    assert (status, said) == (2, f"tta-bench: error: --data-root {tmp_path / 'none'} is no folder\n")
+    assert (status, said) == (2, f"tta-bench: error: --data-root {tmp_path / 'none'} is not a folder\n")
 
 
 @pytest.mark.parametrize("columns", ["40", "79"])

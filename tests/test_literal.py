@@ -28,7 +28,7 @@ def test_a_run_names_its_folders(cli: Cli, folder: Path, small_suite: Path, monk
     status, shown, _ = cli(*command, "--fresh")
     (old,) = folder.parent.glob("*.old-*")
     assert status == 0
-    assert f"The old folder is now {old}\n" in shown
+    assert f"Renamed the old folder to {old}\n" in shown
     assert "small: [/x] [red] tasks\n" in shown
     assert f"Written: {folder / 'report' / 'report.md'}, " in shown
     assert f"Written: {folder / 'report' / 'report.md'}, " in cli("report", folder)[1]
@@ -37,7 +37,7 @@ def test_a_run_names_its_folders(cli: Cli, folder: Path, small_suite: Path, monk
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bench, "run_cell", interrupted)
-    assert f"cells are kept in {folder}. Run the same" in cli(*command, "--seeds", 1)[1]
+    assert f"cells are saved in {folder}. Run the same" in cli(*command, "--seeds", 1)[1]
 
 
 def test_make_corrupted_names_its_folder(cli: Cli, folder: Path, tmp_path: Path) -> None:

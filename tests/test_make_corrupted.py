@@ -54,7 +54,7 @@ def test_the_tree_is_the_published_one(cli: Cli, clean: Path, tmp_path: Path) ->
     )  # fmt: skip
     assert status == 0
     assert "4 images, 4 files each" in shown
-    assert "16 files written, 0 were there" in shown
+    assert "16 files written, 0 existed" in shown
     assert "images per second" in shown
     expected = {
         f"{c}/{s}/{path.parent.name}/{path.name}" for c in ("fog", "snow") for s in (1, 5) for path in clean.glob("*/*")
@@ -100,7 +100,7 @@ def test_processes_and_restarts_change_nothing(cli: Cli, clean: Path, tmp_path: 
     first.unlink()
     last.write_bytes(last.read_bytes()[:-100])  # as after a power cut
     status, shown, _ = cli(*command, "--out", tmp_path / "one", "--workers", 1)
-    assert (status, "2 files written, 6 were there" in shown) == (0, True)
+    assert (status, "2 files written, 6 existed" in shown) == (0, True)
     assert files(tmp_path / "one") == files(tmp_path / "two")
 
 
@@ -137,7 +137,7 @@ def test_bad_images_are_named_and_the_others_made(cli: Cli, clean: Path, tmp_pat
     photo(90, 80).save(cut)
     (clean / "n01443537" / "note.JPEG").unlink()
     status, shown, _ = cli(*command, "--workers", 1)
-    assert (status, "1 files written, 4 were there" in shown) == (0, True)
+    assert (status, "1 files written, 4 existed" in shown) == (0, True)
 
 
 def test_an_interrupt_leaves_whole_files_and_says_how_to_go_on(
@@ -155,11 +155,11 @@ def test_an_interrupt_leaves_whole_files_and_says_how_to_go_on(
     command = ("make-corrupted", "--from", clean, "--out", tmp_path / "c", "--corruptions", "fog,snow", *SMALL)
     status, shown, _ = cli(*command)
     assert status == 130
-    assert "1 of 4 images are done. Run the same command again to go on." in shown
+    assert "1 of 4 images are done. Run the same command again to resume." in shown
     assert len(files(tmp_path / "c")) == 2 + 1
     monkeypatch.undo()
     status, shown, _ = cli(*command)
-    assert (status, "6 files written, 2 were there" in shown) == (0, True)
+    assert (status, "6 files written, 2 existed" in shown) == (0, True)
 
 
 def test_an_interrupt_in_the_middle_of_a_file_leaves_none_of_it(
@@ -196,7 +196,7 @@ def test_ctrl_c_and_a_scheduler_stop_all_processes(tmp_path: Path, by: signal.Si
     os.killpg(command.pid, by)
     shown, err = command.communicate(timeout=120)
     assert (command.returncode, err) == (130, "")
-    assert "Run the same command again to go on." in shown
+    assert "Run the same command again to resume." in shown
     made = list((tmp_path / "c").rglob("*.JPEG"))
     assert 0 < len(made) < 3000
     assert all(is_whole(path) for path in made)
@@ -263,9 +263,9 @@ BAD = [
     (["--out", "file"], "--out file cannot be used: File exists"),
     (["--out", "file/c"], "--out file/c cannot be used: Not a directory"),
     (["--corruptions", "frog"], "unknown corruption 'frog'; did you mean 'fog'?"),
-    (["--corruptions", "fog,fog"], "'fog' is named twice"),
+    (["--corruptions", "fog,fog"], "'fog' is listed twice"),
     (["--severities", "6"], "expected numbers from 1 to 5 as in 1,3,5, got '6'"),
-    (["--severities", "1,1"], "named twice"),
+    (["--severities", "1,1"], "listed twice"),
     (["--workers", "0"], "expected a whole number of at least 1"),
     (["--size", "8"], "size: expected at least 32 pixels, got 8"),
 ]

@@ -99,7 +99,7 @@ def test_inspect_shows_them_or_says_what_is_lacking(cli: Cli, tmp_path: Path) ->
     words += ("--model", f"test_vit.r160_in1k={tmp_path / 'vit.safetensors'}", "--out", tmp_path / "out")
     status, shown, err = cli(*words)
     assert status == 0, err
-    assert "Attention on clean images is left out: no originals: put the ImageNet validation images as" in shown
+    assert "Skipped attention on clean images: no originals: put the ImageNet validation images as" in shown
     assert len(Inspection.open(tmp_path / "out").attention_clean) == 0
 
     clean = trees.clean_imagenet(tmp_path)

@@ -93,7 +93,7 @@ def test_the_command_takes_a_name_a_folder_or_the_suites_own(cli: Cli, mine: Pat
     assert "63.6" in cli(*words)[1]
     assert f"{mine} has no table for imagenet-c-5" in " ".join(cli(*words, mine)[1].split())
     status, _, err = cli("report", "--paper", tmp_path / "run", "--format", "terminal")
-    assert (status, "unknown paper" in err, "run folders go before --paper" in err) == (2, True, True)
+    assert (status, "unknown paper" in err, "put run folders before --paper" in err) == (2, True, True)
 
 
 def test_the_released_sar_numbers_are_normalised_in_another_way() -> None:

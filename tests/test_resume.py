@@ -16,13 +16,13 @@ def command(small_suite: Path, *more: object) -> tuple[object, ...]:
 
 
 def test_a_first_run_reuses_nothing(cli: Cli, small_suite: Path) -> None:
-    assert "were there already" not in cli(*command(small_suite, "--limit", 32))[1]
+    assert "Reused" not in cli(*command(small_suite, "--limit", 32))[1]
 
 
 def test_resuming_says_how_much_was_there(cli: Cli, small_suite: Path) -> None:
     cli(*command(small_suite, "--limit", 32))
     _, shown, _ = cli(*command(small_suite, "--limit", 32, "--seeds", "0,1"))
-    assert "2 of 4 cells were there already (use --fresh to run them again)." in shown
+    assert "Reused 2 of 4 cells (use --fresh to run them again)." in shown
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut off"])
@@ -38,8 +38,8 @@ def test_a_cell_without_whole_predictions_runs_again(cli: Cli, small_suite: Path
     assert (status, path.name in err, err.count("\n")) == (2, True, 1), "no table without its evidence"
     status, shown, _ = cli(*command(small_suite, "--limit", 32))
     assert status == 0
-    assert "source on brightness, seed 0: its predictions are missing or cut off, so it runs again" in shown
-    assert "1 of 2 cells were there already" in shown
+    assert "source on brightness, seed 0: predictions are missing or truncated, running it again" in shown
+    assert "Reused 1 of 2 cells" in shown
     assert path.read_bytes() == whole
 
 
@@ -51,7 +51,7 @@ def test_a_failed_cell_needs_no_predictions(cli: Cli, small_suite: Path, monkeyp
     cli(*command(small_suite, "--limit", 32))
     _, shown, _ = cli(*command(small_suite, "--limit", 32))
     assert "cut off" not in shown
-    assert "were there already" not in shown
+    assert "Reused" not in shown
 
 
 def test_a_damaged_record_is_moved_aside_and_runs_again(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_a_damaged_record_is_moved_aside_and_runs_again(cli: Cli, small_suite: P
     assert (status, first.name in err, err.count("\n")) == (2, True, 1)
     status, shown, _ = cli(*words)
     assert status == 0
-    assert f"WARNING {first.name} was damaged and is now {tmp_path / 'out' / 'damaged' / first.name}" in shown
-    assert "1 of 2 cells were there already" in shown
+    assert f"WARNING {first.name} is damaged: renamed it to {tmp_path / 'out' / 'damaged' / first.name}" in shown
+    assert "Reused 1 of 2 cells" in shown
     assert Record.from_bytes(first.read_bytes(), "x").top1 == Record.from_bytes(before, "x").top1
     assert second.exists()
 

@@ -287,10 +287,10 @@ def test_the_command_line_shows_kept_and_broken_promises(
     monkeypatch.setattr(Registry, "load", lambda self, name: ShowsNothing if name == "tent" else real(self, name))
     status, shown, _ = cli("check", "--contract", "--suite", small_suite, "--set", "tent.lr=0.01")
     assert status == 2
-    assert "ok    source: keeps all 14 promises" in shown
+    assert "ok    source: passes all 14 contract tests" in shown
     assert "ERROR tent (lr=0.01): features changes nothing: features() has no 'logits'" in shown
-    assert "1 of 2 methods break a promise." in shown
+    assert "1 of 2 methods fail a contract test." in shown
     status, shown, _ = cli("check", "--contract", "--methods", "source")
-    assert (status, "Every method keeps its promises." in shown) == (0, True)
+    assert (status, "All methods pass the contract tests." in shown) == (0, True)
     status, _, said = cli("check", "--contract", "--methods", "tnet")
     assert (status, "unknown method 'tnet'; did you mean 'tent'" in said, said.count("\n")) == (2, True, 1)

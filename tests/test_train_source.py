@@ -69,7 +69,7 @@ def test_an_interrupted_training_ends_with_the_same_weights(
         interrupt_in_batch(patch, 3)  # 59 images in batches of 32: in the middle of the second epoch
         status, shown, err = cli(*command(data, "Art", "--epochs", 3, "--out", parts))
     assert (status, err) == (130, "tta-bench: interrupted\n")
-    assert "Interrupted after epoch 1 of 3: the same command again goes on." in shown
+    assert "Interrupted after epoch 1 of 3. Run the same command again to resume." in shown
     assert [path.name for path in parts.parent.iterdir()] == ["parts.resume"]
 
     epochs = []

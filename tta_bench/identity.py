@@ -11,9 +11,11 @@ import ast
 import hashlib
 import importlib.util
 import inspect
+import textwrap
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 OWN = "tta_bench"
@@ -52,14 +54,38 @@ def harness_hash() -> str:
 
 
 def class_hash(cls: type) -> str:
-    """A hash over a class without a source file, such as one typed into a notebook."""
+    """A hash over a class of a script or a notebook, without what it uses beside it.
+
+    A notebook keeps no source: then bytecode counts, and with it the version of Python.
+    """
     try:
-        source = inspect.getsource(cls)
-    except (OSError, TypeError):
-        functions = [value.__code__ for value in vars(cls).values() if inspect.isfunction(value)]
-        source = repr([(code.co_code, code.co_consts, code.co_names) for code in functions])
-        return hashlib.sha256(source.encode()).hexdigest()[:16]
-    return hashlib.sha256(syntax(inspect.cleandoc(source)).encode()).hexdigest()[:16]
+        text = syntax(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):
+        own = [part for part in cls.__mro__ if part.__module__ == cls.__module__]
+        text = repr([sorted(_members(part)) for part in own])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _members(cls: type) -> Iterator[tuple[str, str]]:
+    """What a class defines itself, by name; not what Python adds to every class."""
+    for name, value in vars(cls).items():
+        special = name.startswith("__") and not inspect.isfunction(value)
+        if not special and name != "_abc_impl":
+            yield name, _described(value)
+
+
+def _described(value: object) -> str:
+    """A text that is the same in every process; for a function what it does, below its decorators."""
+    if isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    if isinstance(value, property):
+        return repr([_described(part) for part in (value.fget, value.fset)])
+    if inspect.isfunction(value):
+        inner: Any = inspect.unwrap(value)
+        return repr((_described(inner.__code__), inner.__defaults__, inner.__kwdefaults__))
+    if isinstance(value, CodeType):
+        return repr((value.co_code, value.co_names, [_described(constant) for constant in value.co_consts]))
+    return repr(value)
 
 
 def syntax(source: str, packages: Collection[str] = (OWN,)) -> str:

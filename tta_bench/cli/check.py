@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "check",
-        help="find what is wrong before time is spent",
-        description="Check data, weights, methods and settings of a run, and try every method on a few images. "
-        "Takes the options of run. --every-image finds all bad files, and needs as long as decoding everything.",
+        help="find problems before a run",
+        description="Check the data, weights, methods and settings of a run, and try every method on a few images. "
+        "Takes the options of run.",
     )
     options.add_choices(verb)
     verb.add_argument(
-        "--every-image", action="store_true", help="open every image of every task, not a few, and name all bad ones"
+        "--every-image",
+        action="store_true",
+        help="decode every image of every task and list all bad files; takes as long as one pass over the data",
     )
     verb.add_argument("--contract", action="store_true", help=_CONTRACT)
     verb.set_defaults(action=run)
 
 
-_CONTRACT = "check what every method promises, on a small ViT, and nothing else; takes --methods and --set"
+_CONTRACT = "instead, run the contract tests of each method on a small ViT; takes --methods and --set"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         line = f"{mark} {finding.what}: {finding.text}"
         console.print(line, style=style if not finding.ok else "", soft_wrap=True)  # paths stay whole
     wrong = sum(not finding.ok for finding in findings)
-    console.print(f"{wrong} of {len(findings)} checks failed." if wrong else "All is well: `run` may start.")
+    console.print(f"{wrong} of {len(findings)} checks failed." if wrong else f"All {len(findings)} checks passed.")
     return 2 if wrong else 0
 
 
@@ -69,11 +71,11 @@ def _check_promises(suite: Suite, choices: Choices, console: Console) -> int:
         complaints = [line for line in check_promises(row.method, **row.settings) if line[1] is not None]
         broken += bool(complaints)
         if not complaints:
-            console.print(f"ok    {row.label}: keeps all {len(PROMISES)} promises", soft_wrap=True)
+            console.print(f"ok    {row.label}: passes all {len(PROMISES)} contract tests", soft_wrap=True)
         for promise, complaint in complaints:
             console.print(f"ERROR {row.label}: {promise}: {complaint}", style="bold red", soft_wrap=True)
-    methods = f"{broken} of {len(rows)} methods break a promise."
-    console.print(methods if broken else "Every method keeps its promises.")
+    methods = f"{broken} of {len(rows)} methods fail a contract test."
+    console.print(methods if broken else "All methods pass the contract tests.")
     return 2 if broken else 0
 
 

@@ -11,13 +11,13 @@ from tta_bench.cli import options, where
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "compare",
-        help="how sure is the difference between two methods",
-        description="Compare two rows on the same samples: per task the difference in accuracy with a 95 % interval, "
-        "McNemar's test and Holm's correction, then the average, and one sentence.",
+        help="compare two methods, with confidence intervals",
+        description="Compare two rows on the same images: the difference in accuracy per task with a 95 % interval, "
+        "McNemar's test and Holm's correction, then the average and a one-sentence summary.",
     )
-    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="a run's folder; several are read as one")
-    verb.add_argument("--a", required=True, metavar="ROW", help="the row to compare with, by its label in tables")
-    verb.add_argument("--b", required=True, metavar="ROW", help="the row that may be better")
+    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="run folder; several are merged")
+    verb.add_argument("--a", required=True, metavar="ROW", help="the baseline row, by its label in the tables")
+    verb.add_argument("--b", required=True, metavar="ROW", help="the row to compare with the baseline")
     verb.add_argument("--out", type=Path, metavar="DIR", help="also write compare.md, compare.csv and compare.tex here")
     where.add(verb)
     verb.set_defaults(action=run)

@@ -12,35 +12,43 @@ FROM_RUNS = ("curve", "pareto", "sweep")
 FROM_INSPECTIONS = ("tsne", "attention", "correlation")
 
 ABOUT = """\
-kinds made from the folder of `tta-bench run`:
-  curve        running accuracy over each stream, with the method's own resets marked (--tasks, --methods)
+figures of a run folder (`tta-bench run`):
+  curve        running accuracy over each stream, with a method's own resets marked (--tasks, --methods)
   pareto       accuracy against cost (--cost passes or time, --methods)
-  sweep        accuracy against one numeric setting in which rows of a method differ (--setting)
+  sweep        accuracy against a numeric setting that differs between rows of a method (--setting)
 
-kinds made from the folder of `tta-bench inspect`:
-  tsne         shift features of first and last block, by task (--tasks)
+figures of an inspection folder (`tta-bench inspect`):
+  tsne         t-SNE of shift features of the first and last block, coloured by task (--tasks)
   attention    class-token attention of the last block: original, corrupted, adapted (--tasks)
-  correlation  shift feature against image patches (--block first or last, --tasks)
+  correlation  correlation of shift features with image patches (--block first or last, --tasks)
 """
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "figure",
-        help="draw a picture of a run or an inspection",
-        description="Draw a picture for a paper, from a run's folder or an inspection's.",
+        help="plot a run or an inspection",
+        description="Draw a figure for a paper from a run folder or an inspection folder.",
         epilog=ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verb.add_argument("dir", type=Path, metavar="DIR", help="a run's folder, or that of an inspection")
+    verb.add_argument("dir", type=Path, metavar="DIR", help="run folder or inspection folder")
     verb.add_argument("kind", choices=(*FROM_RUNS, *FROM_INSPECTIONS), metavar="KIND", help="see below")
-    verb.add_argument("--out", type=Path, metavar="FILE", help="with or without suffix (default: DIR/figures/KIND)")
-    verb.add_argument("--format", type=formats, metavar="F,F", help="of png, svg, pdf (default: png,svg)")
-    verb.add_argument("--tasks", type=options.names, metavar="A,B,…", help="only these")
+    verb.add_argument(
+        "--out", type=Path, metavar="FILE", help="output file; a suffix sets the format (default: DIR/figures/KIND)"
+    )
+    verb.add_argument("--format", type=formats, metavar="F,F", help="any of png, svg, pdf (default: png,svg)")
+    verb.add_argument("--tasks", type=options.names, metavar="A,B,…", help="only these tasks")
     verb.add_argument("--methods", type=options.names, metavar="A,B,…", help="only these rows, in this order")
-    verb.add_argument("--cost", choices=("passes", "time"), help="default: passes, the same on every machine")
-    verb.add_argument("--setting", metavar="NAME", help="default: the one in which rows differ")
-    verb.add_argument("--block", choices=("first", "last"), help="default: last")
+    verb.add_argument(
+        "--cost",
+        choices=("passes", "time"),
+        help="x axis of pareto (default: passes, which are the same on every machine)",
+    )
+    verb.add_argument(
+        "--setting", metavar="NAME", help="x axis of sweep (default: the setting that differs between rows)"
+    )
+    verb.add_argument("--block", choices=("first", "last"), help="block for correlation (default: last)")
     where.add(verb, default=None)
     verb.set_defaults(action=run)
 

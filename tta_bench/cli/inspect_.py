@@ -13,25 +13,33 @@ from tta_bench.suites import suite
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "inspect",
-        help="look at a method's features and attention on a few batches",
-        description="Run one method on the first batches of some tasks and keep what figures show: class-token "
-        "attention, predicted shift features, and their correlation with the image patches.",
+        help="record a method's features and attention on a few batches",
+        description="Run one method on the first batches of some tasks and record what `tta-bench figure` plots: "
+        "class-token attention, predicted shift features, and their correlation with image patches.",
     )
     verb.add_argument("--method", required=True, metavar="NAME")
-    verb.add_argument("--suite", default=suite.DEFAULT, metavar="NAME", help="a suite's name or a YAML file")
-    verb.add_argument("--tasks", type=options.names, default=(), metavar="A,B,…", help="default: all of the suite")
-    verb.add_argument("--batches", type=options.positive, default=8, metavar="N", help="of each task (default: 8)")
+    verb.add_argument(
+        "--suite", default=suite.DEFAULT, metavar="NAME", help="suite name or YAML file (default: %(default)s)"
+    )
+    verb.add_argument(
+        "--tasks", type=options.names, default=(), metavar="A,B,…", help="default: all tasks of the suite"
+    )
+    verb.add_argument("--batches", type=options.positive, default=8, metavar="N", help="batches per task (default: 8)")
     verb.add_argument("--images", type=options.positive, default=2, metavar="N", help=_IMAGES)
-    verb.add_argument("--model", metavar="NAME", help="default: the suite's")
-    verb.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help="a setting, as in METHOD.lr=0")
-    verb.add_argument("--seed", type=options.seed, default=0, metavar="N", help="of the stream's order")
+    verb.add_argument("--model", metavar="NAME", help="source model (default: the suite's)")
+    verb.add_argument(
+        "--set", action="append", default=[], metavar="M.KEY=VALUE", help="a setting, as in METHOD.lr=0; repeatable"
+    )
+    verb.add_argument("--seed", type=options.seed, default=0, metavar="N", help="seed of the stream order (default: 0)")
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
     verb.add_argument("--data-root", **options.DATA_ROOT)
-    verb.add_argument("--out", type=Path, metavar="DIR", help=f"default: {RUNS}/<suite>-inspect-<method>")
+    verb.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"inspection folder (default: {RUNS}/<suite>-inspect-<method>)"
+    )
     verb.set_defaults(action=run)
 
 
-_IMAGES = "images of each task's last batch to keep for pictures (default: 2)"
+_IMAGES = "images to keep from each task's last batch, for figures (default: 2)"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
     right = 100 * float((found.prediction == found.label).mean())
     shifts = "shift features, " if len(found.shift_last) else ""
     console.print(
-        f"Looked at {len(found.label)} images of {len(found.tasks)} tasks ({shifts}attention), right after adapting to "
-        f"each batch: {right:.1f} % of its answers are then right, which is no score"
+        f"Recorded {shifts}attention for {len(found.label)} images of {len(found.tasks)} tasks, each batch after "
+        f"adapting to it. Accuracy after adapting: {right:.1f} % (not comparable with a run)."
     )
     if found.manifest.lacking:
-        console.print(f"Attention on clean images is left out: {found.manifest.lacking}")
+        console.print(f"Skipped attention on clean images: {found.manifest.lacking}")
     options.tell_written(files, console)
     return 0

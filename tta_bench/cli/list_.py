@@ -26,8 +26,8 @@ NARROW = 80  # fewer columns than this hold no table
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "list",
-        help="show methods, suites, models or kinds of data",
-        description="Show what can be run. Tables wrap to the terminal's width; in a pipe to $COLUMNS, or to 120.",
+        help="list methods, suites, models or datasets",
+        description="List what is installed. Tables wrap to the terminal's width; in a pipe to $COLUMNS, or 120.",
     )
     verb.add_argument("what", choices=("methods", "suites", "models", "datasets"))
     verb.add_argument("--data-root", **options.DATA_ROOT)
@@ -66,8 +66,8 @@ def _methods() -> None:
             if "error" not in r
         ],
         "needs: what a run needs besides the stream; batch: the published batch size; "
-        "scored: the weights behind the scored prediction, before or after the update (or perturbed by SAM); "
-        "passes: of the model, per batch.",
+        "scored: the weights that produce the scored logits, before or after the update (or SAM's perturbed weights); "
+        "passes: model passes per batch.",
     )
     _say_problems([row["error"] for row in rows if "error" in row])
 
@@ -78,7 +78,7 @@ def _suites(root: Path | None) -> None:
     from tta_bench.suites import suite
 
     if root is not None and not is_folder(root):
-        raise UserError(f"--data-root {root} is no folder")
+        raise UserError(f"--data-root {root} is not a folder")
     rows, layouts, tags, problems = [], {}, {}, list(suite.library().problems)
     for name in suite.names():
         try:
@@ -94,16 +94,16 @@ def _suites(root: Path | None) -> None:
         counts = str(len(found.tasks)), model, str(found.batch_size)
         rows.append((found.name, *counts, needs or "nothing", there, answers, suite.library().owner(name)))
     _show(
-        ("suite", "tasks", "model", "batch", "needs", "found", "answers", "from"),
+        ("suite", "tasks", "model", "batch", "needs", "found", "paper", "from"),
         rows,
-        "tasks: how many; batch: images per batch; needs: what must lie below --data-root; found: whether it does "
-        "(?: say --data-root; `check` tells whether it is whole); "
-        "answers: the paper and the table that the suite reproduces (`report --paper`).",
+        "tasks: how many; batch: images per batch; needs: folder below --data-root; found: whether it exists "
+        "(?: pass --data-root; `check` verifies that it is complete); "
+        "paper: the paper and table that the suite reproduces (`report --paper`).",
     )
-    _say("models by their whole names:")
+    _say("full model names:")
     for tag in sorted(tag for model, tag in tags.items() if tag != model):
         _say(f"  {tag}")
-    _say("what lies below --data-root:")
+    _say("layout below --data-root:")
     for layout in sorted(filter(None, layouts.values())):
         _say(f"  {layout}")
     _say_problems(problems)
@@ -146,8 +146,8 @@ def _datasets() -> None:
     _show(
         ("kind", "options", "needs", "from"),
         rows,
-        "kind: what a suite's `data: {kind: …}` names; options: the other keys there (docs/suites.md); "
-        "needs: what must lie below --data-root.",
+        "kind: the `kind` of a suite's `data`; options: its other keys (docs/suites.md); "
+        "needs: files below --data-root.",
     )
     _say_problems(problems)
 
@@ -164,12 +164,12 @@ def _models() -> None:
             continue
         sizes = [str(size or "–") for size in (found.num_classes, found.input_size)]
         rows.append((name, *sizes, found.about or "–", packaged.installed().owner(name)))
-    _show(("model", "classes", "pixels", "about", "from"), rows, "pixels: of a side of its images.")
+    _show(("model", "classes", "pixels", "about", "from"), rows, "pixels: side of the input image.")
     _say("--model takes these names, and:")
     for what, told in (
         ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
-        ("TAG=FILE", "a timm model with the weights of a local .safetensors, .pth or AugReg .npz file"),
-        ("FILE", "a .safetensors file that `tta-bench train-source` wrote"),
+        ("TAG=FILE", "a timm model with weights from a local .safetensors, .pth or AugReg .npz file"),
+        ("FILE", "a .safetensors file written by `tta-bench train-source`"),
     ):
         _say(f"  {what:<9} {told}")
     _say_problems(problems)
@@ -186,7 +186,7 @@ def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], footer: str) -
     if all(row[-1] == OWN for row in rows):
         head, rows = head[:-1], [row[:-1] for row in rows]
     else:
-        footer += f" {head[-1]}: the package that brings it."
+        footer += f" {head[-1]}: the package that provides it."
     if console.width < NARROW:
         for name, *cells in rows:
             _say(name)

@@ -30,16 +30,16 @@ from tta_bench.system import terminated_as_interrupted
 
 EXAMPLES = """\
 examples:
-  tta-bench run                                     compare all built-in methods on the embedded suite
+  tta-bench run                                     compare methods on the embedded suite: no download, no GPU
   tta-bench run --methods sar,dpal --suite imagenet-c-5 --data-root /data
-  tta-bench check --suite digits-c-5                find what is wrong before time is spent
-  tta-bench report results/runs/digits-c-5          make the tables again from the records
-  tta-bench report results/runs/digits-c-5 --where limit=none    only such records, where a folder mixes several
-  tta-bench compare results/runs/digits-c-5 --a sar --b dpal     how sure is the difference
-  tta-bench figure results/runs/digits-c-5 pareto                a picture: accuracy against cost
-  tta-bench inspect --method dpal --tasks fog,contrast           look inside a method, for more pictures
+  tta-bench check --suite digits-c-5                find problems before a run
+  tta-bench report results/runs/digits-c-5          rebuild the tables from the records
+  tta-bench report results/runs/digits-c-5 --where limit=none    select records if a folder mixes limits
+  tta-bench compare results/runs/digits-c-5 --a sar --b dpal     a difference and its interval
+  tta-bench figure results/runs/digits-c-5 pareto                plot accuracy against cost
+  tta-bench inspect --method dpal --tasks fog,contrast           record attention and features for figures
 
-exit status: 0 all went well, 1 a cell failed, 2 a mistake in the input, 130 interrupted
+exit status: 0 success, 1 a cell failed, 2 invalid input, 130 interrupted
 """
 
 
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"tta-bench {tta_bench.__version__}")
-    verbs = top.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB", parser_class=Parser)
+    verbs = top.add_subparsers(title="commands", dest="verb", required=True, metavar="COMMAND", parser_class=Parser)
     for verb in (
         run,
         report,
@@ -84,7 +84,7 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
     for before, value in zip(["", *arguments], arguments, strict=False):
         if not value or (value.startswith("--") and value.endswith("=")):
             what = value.rstrip("=") or (before if before.startswith("--") else "an argument")
-            parser().error(f"{what} is empty: is a variable of your shell not set?")
+            parser().error(f"{what} is empty: is a shell variable unset?")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

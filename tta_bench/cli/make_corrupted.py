@@ -21,23 +21,23 @@ NAMED = 20  # bad images that are listed at the end
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "make-corrupted",
-        help="write the ImageNet-C tree from clean images",
+        help="make ImageNet-C from clean images",
         description="Write <out>/<corruption>/<severity>/<wnid>/<name>.JPEG from clean images in class folders. "
-        "What is there stays: the same command again goes on where it was.",
+        "Existing files are kept: run the same command again to resume.",
     )
     verb.add_argument(
         "--from", required=True, type=Path, dest="clean", metavar="DIR", help="clean images: <wnid>/<name>.JPEG"
     )
-    verb.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the tree goes")
+    verb.add_argument("--out", required=True, type=Path, metavar="DIR", help="output folder")
     verb.add_argument(
-        "--severities", type=severities, default=(5,), metavar="1,3,5", help="strengths from 1 to 5 (default: 5)"
+        "--severities", type=severities, default=(5,), metavar="1,3,5", help="severities from 1 to 5 (default: 5)"
     )
     verb.add_argument(
-        "--corruptions", type=options.names, default=(), metavar="A,B,…", help="which (default: the fifteen scored)"
+        "--corruptions", type=options.names, default=(), metavar="A,B,…", help="default: the 15 of ImageNet-C"
     )
-    verb.add_argument("--workers", type=options.positive, metavar="N", help="processes (default: one per core)")
+    verb.add_argument("--workers", type=options.positive, metavar="N", help="worker processes (default: one per core)")
     verb.add_argument(
-        "--size", type=options.positive, default=224, metavar="N", help="pixels per side (default: %(default)s)"
+        "--size", type=options.positive, default=224, metavar="N", help="image side in pixels (default: %(default)s)"
     )
     verb.set_defaults(action=run)
 
@@ -62,14 +62,16 @@ def run(args: argparse.Namespace) -> int:
                     bad.append(outcome)
                 show.update(done)
     except KeyboardInterrupt:
-        console.print(f"Interrupted: {done} of {len(images)} images are done. Run the same command again to go on.")
+        console.print(f"Interrupted: {done} of {len(images)} images are done. Run the same command again to resume.")
         return 130
     rate = done / max(time.monotonic() - start, 1e-9)
-    console.print(f"{written} files written, {kept} were there; {rate:.1f} images per second.")
+    console.print(f"{written} files written, {kept} existed; {rate:.1f} images per second.")
     for outcome in bad[:NAMED]:
         console.print(f"BAD {outcome.error}", soft_wrap=True)
     if bad:
-        console.print(f"{len(bad)} of {len(images)} images cannot be read: replace them, run the same command again.")
+        console.print(
+            f"{len(bad)} of {len(images)} images cannot be read. Replace them and run the same command again."
+        )
     return 1 if bad else 0
 
 

@@ -25,7 +25,7 @@ DATA_ROOT: dict[str, Any] = {
     "type": Path,
     "metavar": "DIR",
     "default": os.environ.get("TTA_BENCH_DATA") or None,  # empty as good as not set
-    "help": "where datasets lie (default: $TTA_BENCH_DATA); the embedded suites need none",
+    "help": "folder that holds the datasets (default: $TTA_BENCH_DATA); embedded suites need none",
 }
 
 
@@ -34,9 +34,7 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     what = verb.add_argument_group("what to compare")
     if methods:
         what.add_argument("--methods", type=names, default=(), metavar="A,B,…", help=_METHODS)
-    what.add_argument(
-        "--suite", default=suite, metavar="NAME", help="a suite's name or a YAML file (default: %(default)s)"
-    )
+    what.add_argument("--suite", default=suite, metavar="NAME", help="suite name or YAML file (default: %(default)s)")
     what.add_argument("--tasks", type=names, default=(), metavar="A,B,…", help=_TASKS)
     what.add_argument("--model", metavar="NAME", help=_MODEL)
     what.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help=_SET)
@@ -50,26 +48,26 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
     how.add_argument("--device", default="auto", help=_DEVICE)
-    how.add_argument("--amp", choices=("bf16",), help="adapt in mixed precision; changes results a little")
-    how.add_argument("--compile", action="store_true", help="compile the model; slow to start, quicker later")
+    how.add_argument("--amp", choices=("bf16",), help="adapt in mixed precision; changes results slightly")
+    how.add_argument("--compile", action="store_true", help="compile the model: slower start, faster batches")
     how.add_argument("--workers", type=whole, metavar="N", help=_WORKERS)
     how.add_argument("--cache", type=Path, metavar="DIR", help=_CACHE)
     how.add_argument("--data-root", **DATA_ROOT)
 
 
-_METHODS = "methods, in the order of the rows (default: those of the suite)"
-_TASKS = "some of the suite's tasks (default: all)"
+_METHODS = "methods, in row order (default: the suite's)"
+_TASKS = "run only these tasks of the suite (default: all)"
 _MODEL = (
-    "a model of `list models`, a timm tag, TAG=FILE for a timm model with the weights of a local .safetensors, .pth or "
-    "AugReg .npz file, or a .safetensors file of train-source (default: the suite's)"
+    "a name from `list models`, a timm tag, TAG=FILE (a timm model with weights from a local .safetensors, .pth or "
+    "AugReg .npz file), or a .safetensors file written by train-source (default: the suite's)"
 )
-_SET = "a method's setting, as in METHOD.lr=0.01; may be repeated"
-_SEEDS = "seeds of the stream's order, each a run of its own (default: the suite's)"
-_SCENARIO = "how tasks become streams. " + "; ".join(f"{name}: {cls.about}" for name, cls in SCENARIOS.items())
-_LIMIT = "only N images of each task; marks results as not reportable"
-_WORKERS = "processes that read images (default: as many as help)"
-_CACHE = "keep decoded images here; the next method reads quicker"
-_DEVICE = "auto, cpu, cuda, cuda:N or mps (default: the GPU if there is one)"
+_SET = "a method setting, as in METHOD.lr=0.01; repeatable"
+_SEEDS = "seeds of the stream order, one run each (default: the suite's)"
+_SCENARIO = "how tasks become streams; " + "; ".join(f"{name}: {cls.about}" for name, cls in SCENARIOS.items())
+_LIMIT = "use only N images per task; results are marked as not reportable"
+_WORKERS = "image-loading processes (default: one per core, if images are on disk)"
+_CACHE = "cache decoded images here, so that later methods load faster"
+_DEVICE = "auto, cpu, cuda, cuda:N or mps (default: auto, a GPU if there is one)"
 
 
 def choices(args: argparse.Namespace) -> Choices:
@@ -155,7 +153,7 @@ def names(text: str) -> tuple[str, ...]:
         raise argparse.ArgumentTypeError("expected at least one name")
     for name in found:
         if found.count(name) > 1:
-            raise argparse.ArgumentTypeError(f"'{name}' is named twice")
+            raise argparse.ArgumentTypeError(f"'{name}' is listed twice")
     return found
 
 

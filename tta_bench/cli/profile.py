@@ -22,12 +22,12 @@ OPERATORS = 10
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "profile",
-        help="see where a step's time goes",
-        description="Profile a method's adapt steps: forward, backward, optimiser, host sync and loading, as a table "
-        "and as a trace for chrome://tracing or ui.perfetto.dev.",
+        help="show where a method's time goes",
+        description="Profile a method's adapt steps: forward, backward, optimiser, host sync and loading. Prints a "
+        "table and writes a trace for chrome://tracing or ui.perfetto.dev.",
     )
     verb.add_argument("--method", required=True, metavar="NAME")
-    verb.add_argument("--trace", type=Path, metavar="FILE", help=f"default: {RUNS}/profile-<method>.json")
+    verb.add_argument("--trace", type=Path, metavar="FILE", help=f"trace file (default: {RUNS}/profile-<method>.json)")
     add_workload(verb, methods=False)
     verb.set_defaults(action=run)
 
@@ -75,7 +75,7 @@ def _show(label: str, found: Profile, console: Console) -> None:
         table.add_row(name.removeprefix("autograd::engine::evaluate_function: "), part, f"{ms:.2f}")
     console.print(table)
     console.print(
-        f"A step takes {found.step:.1f} ms without the profiler, {found.times_source:.2f} times Source's; "
-        f"the profiler makes it longer.",
+        f"Without the profiler a step takes {found.step:.1f} ms, {found.times_source:.2f} times Source's; "
+        f"profiling adds overhead to the times above.",
         style="dim",
     )

@@ -39,12 +39,12 @@ class RunWatcher(Watcher):
 
     def on_damage(self, spec: CellSpec) -> None:
         name = f"{spec.label} on {spec.name}, seed {spec.seed}"
-        self.console.print(f"{name}: its predictions are missing or cut off, so it runs again")
+        self.console.print(f"{name}: predictions are missing or truncated, running it again")
 
     def on_wait(self, cells: int) -> None:
         if not self.waits:
             self.waits = True
-            self.console.print(f"{cells} cells are running in other processes: waiting for them")
+            self.console.print(f"Waiting for {cells} cells that other processes are running")
 
     def on_warning(self, text: str) -> None:
         self.console.print(f"WARNING {text}", style="bold red")
@@ -63,7 +63,7 @@ class RunWatcher(Watcher):
     def tell_reused(self, advice: str) -> None:
         """Nobody should take an old result for a new one in silence."""
         if self.reused:
-            self.console.print(f"{self.reused} of {self.cells} cells were there already ({advice}).")
+            self.console.print(f"Reused {self.reused} of {self.cells} cells ({advice}).")
 
     def stop(self) -> None:
         """Take moving parts off the screen."""

@@ -11,28 +11,28 @@ from tta_bench.cli import options, where
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "report",
-        help="make the tables of a run again",
-        description="Make tables and a leaderboard from the records of one or several runs. "
-        "Runs whose suites answer one table of a paper share a table; what is not comparable is refused. "
-        "A folder that mixes scenarios, limits or batch sizes is reported in groups: the newest one of whole streams, "
-        "or that of --where.",
+        help="rebuild the tables of a run",
+        description="Build tables and a leaderboard from the records of one or more runs. "
+        "Suites that reproduce the same table of a paper share one table; results that are not comparable are refused. "
+        "If a folder mixes scenarios, limits or batch sizes, one group is shown: the newest without --limit, "
+        "or the one that --where selects.",
     )
-    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="a run's folder")
+    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="run folder; several are merged")
     verb.add_argument(
         "--format",
         type=options.names,
         default=("terminal", "md", "csv"),
         metavar="A,B,…",
-        help="of terminal, md, csv, latex and html (default: terminal,md,csv)",
+        help="any of terminal, md, csv, latex, html (default: terminal,md,csv)",
     )
-    verb.add_argument("--out", type=Path, metavar="DIR", help="where the files go (default: DIR/report)")
+    verb.add_argument("--out", type=Path, metavar="DIR", help="folder for the files (default: DIR/report)")
     verb.add_argument(
         "--paper",
         nargs="?",
         const=True,
         type=paper,
         metavar="NAME",
-        help="put a paper's numbers beside the measured ones: its name, or a folder with its paper.yaml "
+        help="show published numbers beside measured ones; NAME is a paper or a folder with a paper.yaml "
         "(default: the paper that the suite reproduces)",
     )
     where.add(verb)
@@ -46,7 +46,7 @@ def paper(name: str) -> str:
     try:
         load(name)
     except UserError as error:
-        raise argparse.ArgumentTypeError(f"{error}; run folders go before --paper") from error
+        raise argparse.ArgumentTypeError(f"{error}; put run folders before --paper") from error
     return name
 
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     check_formats(args.format)
     files_wanted = any(name != "terminal" for name in args.format)
     if files_wanted and not args.out and len(args.dirs) > 1:
-        raise UserError("several run folders: say with --out where the files go, or ask for --format terminal")
+        raise UserError("several run folders: pass --out DIR for the files, or use --format terminal")
     runs = Runs(args.dirs)
     folder = (args.out or runs.stores[0].report) if files_wanted else None
     console = options.console()

@@ -13,12 +13,13 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "run",
         help="compare methods on a suite",
-        description="Compare methods on a suite. What is finished stays: the same command again goes on where it was.",
+        description="Compare methods on a suite. Finished cells are saved: run the same command again to resume. "
+        "Several processes may share one folder.",
     )
     options.add_choices(verb)
     out = verb.add_argument_group("where results go")
-    out.add_argument("--out", type=Path, metavar="DIR", help=f"the run's folder (default: {RUNS}/<suite>)")
-    out.add_argument("--fresh", action="store_true", help="start over; an old folder is moved aside, not deleted")
+    out.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {RUNS}/<suite>)")
+    out.add_argument("--fresh", action="store_true", help="start over; the old folder is renamed, not deleted")
     verb.set_defaults(action=run)
 
 
@@ -34,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
     ready = launch(chosen, choices, options.site(args), folder, command=args.command, fresh=args.fresh)
     console = options.console()
     if ready.set_aside:
-        console.print(f"The old folder is now {ready.set_aside}", soft_wrap=True)
+        console.print(f"Renamed the old folder to {ready.set_aside}", soft_wrap=True)
     for file in ready.damaged:
-        console.print(f"WARNING {file.name} was damaged and is now {file}: its cell runs again", soft_wrap=True)
+        console.print(f"WARNING {file.name} is damaged: renamed it to {file}, running its cell again", soft_wrap=True)
     console.print(f"{chosen.name}: {chosen.about}", style="dim")
     with watch(len(ready.requests), console) as watcher:
         try:
@@ -44,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             watcher.stop()
             console.print(
-                f"Interrupted: {watcher.finished} of {len(ready.requests)} cells are kept in {folder}. "
-                f"Run the same command again to go on.",
+                f"Interrupted: {watcher.finished} of {len(ready.requests)} cells are saved in {folder}. "
+                f"Run the same command again to resume.",
                 soft_wrap=True,
             )
             return 130
@@ -58,5 +59,5 @@ def run(args: argparse.Namespace) -> int:
     options.tell_written(files, console)
     failed = [record for record in records if record.status != "done"]
     if failed:
-        console.print(f"{len(failed)} of {len(records)} cells failed; the same command again tries only these.")
+        console.print(f"{len(failed)} of {len(records)} cells failed. Run the same command again to retry them.")
     return 1 if failed else 0

@@ -8,12 +8,12 @@ import argparse
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "suite",
-        help="print a suite's YAML to start from, or what a suite file may hold",
-        description="Print what one needs to write a suite file.",
+        help="print a suite's YAML, or the keys of suite files",
+        description="Print what you need to write a suite file.",
     )
     parts = verb.add_subparsers(title="what to print", dest="what", required=True, metavar="WHAT")
     copy = parts.add_parser("copy", help="the YAML of a suite: tta-bench suite copy digits-c-5 > mine.yaml")
-    copy.add_argument("name", metavar="NAME", help="a suite's name, or a YAML file")
+    copy.add_argument("name", metavar="NAME", help="suite name or YAML file")
     copy.set_defaults(action=run_copy)
     schema = parts.add_parser("schema", help="the keys of suite files, as Markdown")
     schema.set_defaults(action=run_schema)

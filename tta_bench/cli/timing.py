@@ -23,21 +23,25 @@ if TYPE_CHECKING:
     from tta_bench.timing.workload import Spec
 
 BATCHES, THREADS = 4, 1
-EXIT = "exit status: 0 no method is slower, 1 one is slower or does more work, 2 a mistake in the input, 3 cannot tell"
+EXIT = "exit status: 0 no method is slower, 1 a method is slower or does more work, 2 invalid input, 3 inconclusive"
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "timing",
         help="check in CI that no method got slower",
-        description="Timing checks that a noisy machine cannot fool: exact counts of what each method computes, and "
-        "its time as a multiple of Source's, both taken side by side.",
+        description="Timing checks for noisy machines: exact counts of each method's passes and steps, and its time "
+        "as a multiple of Source's, measured side by side.",
     )
-    kinds = verb.add_subparsers(title="verbs", dest="kind", required=True, metavar="record|check")
-    record = kinds.add_parser("record", help="measure a baseline", description="Measure a baseline and keep it.")
-    record.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the baseline goes (JSON)")
+    kinds = verb.add_subparsers(title="commands", dest="kind", required=True, metavar="record|check")
+    record = kinds.add_parser(
+        "record", help="measure a baseline", description="Measure a baseline and write it to a file."
+    )
+    record.add_argument("--out", type=Path, required=True, metavar="FILE", help="baseline file to write (JSON)")
     add_workload(record)
-    record.add_argument("--budget", type=seconds, default=180.0, metavar="TIME", help="as in 90s or 3m (default: 3m)")
+    record.add_argument(
+        "--budget", type=seconds, default=180.0, metavar="TIME", help="time to measure, as in 90s or 3m (default: 3m)"
+    )
     record.set_defaults(action=run_record)
     check = kinds.add_parser(
         "check",
@@ -46,21 +50,23 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=EXIT,
     )
     what = check.add_mutually_exclusive_group(required=True)
-    what.add_argument("--baseline", type=Path, metavar="FILE", help="of `timing record`; its workload is repeated")
+    what.add_argument(
+        "--baseline", type=Path, metavar="FILE", help="a file written by `timing record`; its workload is repeated"
+    )
     what.add_argument("--against", metavar="REV", help=_AGAINST)
     check.add_argument("--tolerance", type=percent, default=0.05, metavar="PERCENT", help=_TOLERANCE)
     check.add_argument("--budget", type=seconds, default=100.0, metavar="TIME", help=_BUDGET)
-    check.add_argument("--exact-only", action="store_true", help="only the counts, which take seconds")
-    check.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
-    check.add_argument("--markdown", type=Path, metavar="FILE", help="write a comment for a pull request")
+    check.add_argument("--exact-only", action="store_true", help="check only the counts; takes seconds")
+    check.add_argument("--json", type=Path, metavar="FILE", help="write all numbers as JSON")
+    check.add_argument("--markdown", type=Path, metavar="FILE", help="write a pull-request comment")
     add_workload(check)
     check.set_defaults(action=run_check)
 
 
 _TOLERANCE = "how much slower a method may become (default: 5%%)"
-_AGAINST = "a git revision: it and this checkout, uncommitted changes included, are built and run side by side"
-_METHODS = "default: those of the suite, or of the baseline"
-_BUDGET = "when a method is near the limit, measure on for so long in all (default: 100s)"
+_AGAINST = "a git revision; builds it and this checkout (with uncommitted changes) and runs both side by side"
+_METHODS = "default: the methods of the suite or the baseline"
+_BUDGET = "total time; methods near the limit are measured longer (default: 100s)"
 
 
 def add_workload(verb: argparse.ArgumentParser, *, methods: bool = True) -> None:
@@ -68,12 +74,12 @@ def add_workload(verb: argparse.ArgumentParser, *, methods: bool = True) -> None
     what = verb.add_argument_group("what is timed")
     if methods:
         what.add_argument("--methods", type=options.names, metavar="A,B,…", help=_METHODS)
-    what.add_argument("--suite", metavar="NAME", help=f"its first batches are adapted to (default: {suite.DEFAULT})")
-    what.add_argument("--model", metavar="NAME", help="default: the suite's")
+    what.add_argument("--suite", metavar="NAME", help=f"suite whose first batches are used (default: {suite.DEFAULT})")
+    what.add_argument("--model", metavar="NAME", help="source model (default: the suite's)")
     what.add_argument("--batch-size", type=options.positive, metavar="N", help="default: the suite's")
-    what.add_argument("--batches", type=options.positive, metavar="N", help=f"in a pass (default: {BATCHES})")
-    what.add_argument("--threads", type=options.positive, metavar="N", help=f"of a CPU (default: {THREADS})")
-    what.add_argument("--set", action="append", metavar="M.KEY=VALUE", help="a method's setting; may be repeated")
+    what.add_argument("--batches", type=options.positive, metavar="N", help=f"batches per pass (default: {BATCHES})")
+    what.add_argument("--threads", type=options.positive, metavar="N", help=f"CPU threads (default: {THREADS})")
+    what.add_argument("--set", action="append", metavar="M.KEY=VALUE", help="a method setting; repeatable")
     what.add_argument("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     what.add_argument("--data-root", **options.DATA_ROOT)
 
@@ -85,7 +91,7 @@ def run_record(args: argparse.Namespace) -> int:
     refuse_unwritable(args.out)
     asked = spec(args)
     if set(asked.methods) == {"source"}:
-        raise UserError("--methods source: Source is what methods are held against; name at least one other")
+        raise UserError("--methods source: Source is the reference; name at least one other method")
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.session import record
     from tta_bench.timing.workload import prepare
@@ -97,7 +103,7 @@ def run_record(args: argparse.Namespace) -> int:
     made.write(args.out)
     _show_table(made, console)
     floor = f"{100 * (made.noise_floor or 0):.1f} %"
-    console.print(f"Noise floor: two runs of the same thing may look {floor} apart here and now.", style="dim")
+    console.print(f"Noise floor: two runs of the same code differ by up to {floor} on this machine now.", style="dim")
     options.tell_written([args.out], console)
     return 0
 
@@ -111,7 +117,7 @@ def run_check(args: argparse.Namespace) -> int:
         refuse_unwritable(file)
     named = [file.absolute() for file in (*files, *([args.baseline] if args.baseline else []))]
     if len(set(named)) < len(named):
-        raise UserError("--baseline, --json and --markdown need files of their own")
+        raise UserError("--baseline, --json and --markdown must be different files")
     console = options.console()
     with telling(console) as tell:
         result = _against_revision(args, tell) if args.against else _against_baseline(args, tell)
@@ -137,7 +143,9 @@ def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
 
     for key in WORKLOAD:
         if getattr(args, key) is not None:
-            raise UserError(f"--{key.replace('_', '-')} comes from the baseline: leave it out, or record a new one")
+            raise UserError(
+                f"--{key.replace('_', '-')} comes from the baseline: drop the option, or record a new baseline"
+            )
     then = baseline.read(args.baseline)
     recorded = then.workload.methods
     for name in args.methods or ():
@@ -146,7 +154,7 @@ def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
     chosen = suite.load(then.workload.suite)
     for name in args.methods or recorded:
         if name not in chosen.methods and name not in registry.installed().claims:
-            raise UserError(f"method '{name}' of the baseline is not installed here: leave it out with --methods")
+            raise UserError(f"method '{name}' of the baseline is not installed: select other methods with --methods")
     budget = Budget(args.budget)
     prepared = prepare(repeat(then.workload, args.methods or ()), args.data_root)
     return check(then, prepared, args.tolerance, budget, tell, exact_only=args.exact_only)
@@ -192,7 +200,7 @@ def _show_table(now: Baseline, console: Console, verdicts: list[Any] | None = No
     for row in output.rows(now, verdicts):
         table.add_row(*row)
     console.print(table)
-    console.print("forwards, backwards: per image; steps: of the optimiser, per batch", style="dim")
+    console.print("forwards, backwards: passes per image; steps: optimiser steps per batch", style="dim")
 
 
 @contextmanager
@@ -203,14 +211,14 @@ def telling(console: Console) -> Iterator[Tell]:
     if not console.is_terminal:
         yield lambda text: None
         return
-    with console.status("getting ready") as shown:
+    with console.status("preparing") as shown:
         yield lambda text: shown.update(Text(text))  # a string would be read as markup
 
 
 def refuse_unwritable(path: Path) -> None:
     """Known before minutes are spent."""
     if path.is_dir():
-        raise UserError(f"{path} is a folder, expected a file")
+        raise UserError(f"{path} is a folder; expected a file")
     if not path.absolute().parent.is_dir():
         raise UserError(f"{path}: the folder {path.absolute().parent} does not exist")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):

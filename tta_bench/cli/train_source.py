@@ -13,17 +13,17 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "train-source",
         help="train a source model",
         description="Train the source model of a suite on clean images, with a fixed seed. "
-        "An interrupted training goes on when the command is given again.",
+        "Run the same command again to resume an interrupted training.",
     )
     verb.add_argument("data", choices=("digits", "digit-pairs", "office-home"))
     verb.add_argument("--domain", metavar="NAME", help="office-home: Art, Clipart, Product or RealWorld")
     verb.add_argument("--data-root", **options.DATA_ROOT)
-    verb.add_argument("--model", metavar="NAME", help="office-home: the model to fine-tune, as `run` takes it")
+    verb.add_argument("--model", metavar="NAME", help="office-home: the model to fine-tune, as for `run`")
     verb.add_argument("--seed", type=options.seed, default=0, metavar="N")
     verb.add_argument("--epochs", type=epochs, metavar="N", help="default: the recipe's")
     verb.add_argument("--device", default="auto")
     verb.add_argument("--out", type=Path, help="default: <data>_vit.safetensors, or where office-home's suite looks")
-    verb.add_argument("--fresh", action="store_true", help="start over; gives up an interrupted training at --out")
+    verb.add_argument("--fresh", action="store_true", help="start over; discards an interrupted training at --out")
     verb.set_defaults(action=run)
 
 
@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             bar.stop()
             if finished:  # of this command; an earlier one's epochs are kept as well
-                again = "the same command again, without --fresh," if args.fresh else "the same command again"
-                console.print(f"Interrupted after epoch {finished} of {recipe.epochs}: {again} goes on.")
+                again = "the same command again without --fresh" if args.fresh else "the same command again"
+                console.print(f"Interrupted after epoch {finished} of {recipe.epochs}. Run {again} to resume.")
             raise
     beside = out.with_suffix(".md")
     beside.write_text(checkpoint.describe(out))

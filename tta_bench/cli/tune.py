@@ -16,16 +16,20 @@ DEFAULT = "digits-c-holdout"
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "tune",
-        help="try a grid of settings on a held-out suite",
-        description="Run one method with every combination of settings, best average first. "
-        "Use a suite whose tasks no table scores.",
+        help="grid-search settings on a held-out suite",
+        description="Run one method with every combination of settings and list them, best average first. "
+        "Use a suite whose tasks no table reports.",
     )
     verb.add_argument("--method", required=True, metavar="NAME")
     verb.add_argument(
-        "--grid", required=True, action="append", metavar="KEY=V,V,…", help="as in lr=1e-3,1e-2; may be repeated"
+        "--grid",
+        required=True,
+        action="append",
+        metavar="KEY=V,V,…",
+        help="values of one setting, as in lr=1e-3,1e-2; repeatable",
     )
     options.add_choices(verb, suite=DEFAULT, methods=False)
-    verb.add_argument("--out", type=Path, metavar="DIR", help=f"the run's folder (default: {RUNS}/<suite>)")
+    verb.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {RUNS}/<suite>)")
     verb.set_defaults(action=run, methods=())
 
 

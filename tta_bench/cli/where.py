@@ -15,7 +15,7 @@ def add(verb: argparse.ArgumentParser, **changes: Any) -> None:
         "type": filter_of,
         "default": [],
         "metavar": "KEY=VALUE",
-        "help": f"only such records, as in limit=none or scenario=mixed; may be repeated (keys: {KEYS})",
+        "help": f"select records, as in limit=none or scenario=mixed; repeatable (keys: {KEYS})",
     }
     verb.add_argument("--where", **{**content, **changes})
 
