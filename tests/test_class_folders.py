@@ -1,4 +1,4 @@
-"""ImageNet-R, ImageNet-A and their like: masks follow the folder names."""
+"""ImageNet-R, ImageNet-A and similar sets: masks follow the folder names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_masks_follow_the_folder_names(tmp_path: Path) -> None:
     assert other.class_mask() == tuple(range(0, 1000, 5))
     images, mask = other.open("imagenet-a"), other.class_mask() or ()
     assert list(images.labels) == list(range(200))
-    for label, image_id in zip(images.labels, images.ids, strict=True):  # label i speaks of the mask's column i
+    for label, image_id in zip(images.labels, images.ids, strict=True):  # label i is the mask's column i
         assert wnids()[mask[label]] == image_id.split("/")[0]
     assert data.inspect("imagenet-r") == "200 classes, 200 images, 3 opened"
 

@@ -1,4 +1,4 @@
-"""What every kind of data promises."""
+"""What every dataset promises."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_wrong_options_are_named(change: dict[Any, Any], said: str) -> None:
 
 
 def test_no_images_at_all_are_refused_by_every_kind(tmp_path: Path) -> None:
-    """A partial set may be small, but a stream of nothing would fail later, and with less to say."""
+    """A partial set may be small, but an empty stream would fail later, with a less helpful error."""
     for folder in ("ImageNet-C/fog/5", "ImageNet-val", "OfficeHome/Art", "OfficeHome/Clipart", "imagenet-r"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "imagenet-r" / wnids()[0]).write_text("a file of a class's name")
