@@ -78,7 +78,7 @@ def test_no_images_at_all_are_refused_by_every_kind(tmp_path: Path) -> None:
     office_home = trees.partial("office-home", tmp_path)
     imagenet_r = trees.partial("class-folders", tmp_path, folder="imagenet-r", classes=200, images=30000)
     listed = "val_filelists/imagenet_c_r_o_filelist.txt"
-    looks: list[tuple[Callable[[], object], str]] = [
+    calls: list[tuple[Callable[[], object], str]] = [
         (lambda: imagenet_c.inspect("fog"), "ImageNet-C/fog/5: has no images: expected"),
         (imagenet_c.source_images, "ImageNet-val: has no images: expected"),
         (lambda: office_home.inspect("Art-to-Clipart"), "Clipart: has no images"),
@@ -91,12 +91,12 @@ def test_no_images_at_all_are_refused_by_every_kind(tmp_path: Path) -> None:
         ),
         (
             lambda: trees.partial("cifar-c", tmp_path, classes=10, severity=1).open("fog"),
-            f"{home}/labels.npy: is empty",
+            f"{home}/labels.npy is empty",
         ),
     ]
-    for look, said in looks:
+    for call, said in calls:
         with pytest.raises(UserError, match=said):
-            look()
+            call()
 
 
 def test_every_kind_can_be_cached_and_read_by_workers(tmp_path: Path) -> None:

@@ -70,9 +70,9 @@ def test_originals_of_cifar_are_in_the_order_of_its_labels(tmp_path: Path) -> No
     assert list(originals.labels) == list(corrupted.labels)
     assert np.array_equal(originals.read(np.array([7, 2])), pixels[[7, 2]].transpose(0, 3, 1, 2))
     np.save(home / "original.npy", pixels[:19])
-    for look in (data.originals, data.source_images):
+    for call in (data.originals, data.source_images):
         with pytest.raises(UserError, match=r"original.npy: 19 images, expected 20"):
-            look("fog")
+            call("fog")
 
 
 def test_all_tasks_have_originals_or_none_has(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_the_suite_finds_the_model_of_each_domain(cli: Cli, data: Path, tmp_path
     run = ("run", "--suite", "office-home", "--data-root", data, "--methods", "source", "--limit", 8, "--seeds", 0)
     status, _, err = cli(*run, "--out", tmp_path / "run")
     assert (status, err.count("\n")) == (2, 1)
-    assert "`tta-bench train-source office-home --domain Art` makes it" in err
+    assert "make it with `tta-bench train-source office-home --domain Art`" in err
     for domain in DOMAINS:
         assert cli(*command(data, domain, "--epochs", 1))[0] == 0
         assert (data / "models" / f"office-home-{domain}.safetensors").is_file()

@@ -134,6 +134,6 @@ def broken(path: Path, how: str) -> str:
         return "not an image"
     if how == "a folder":
         path.mkdir()
-        return "expected an image file"
+        return "not a file, expected an image"
     path.symlink_to(path.name if how == "loop" else "nowhere.JPEG")
     return "a link that cannot be followed"
