@@ -41,9 +41,9 @@ def test_with_a_mask_clean_images_are_of_its_classes(tmp_path: Path) -> None:
 
 def test_missing_classes_of_imagenet_r_and_wrong_counts(tmp_path: Path) -> None:
     trees.class_folders(tmp_path, "imagenet-r", trees.some_wnids(4))
-    for look in (lambda d: d.class_mask(), lambda d: d.inspect("imagenet-r")):
+    for call in (lambda d: d.class_mask(), lambda d: d.inspect("imagenet-r")):
         with pytest.raises(UserError, match="imagenet-r: 4 classes, expected 5"):
-            look(imagenet_r(tmp_path, 5))
+            call(imagenet_r(tmp_path, 5))
     trees.write(tmp_path / "imagenet-r" / wnids()[0] / "more.jpg")
     with pytest.raises(UserError, match="imagenet-r: 5 images, expected 4"):
         imagenet_r(tmp_path, 4).open("imagenet-r")

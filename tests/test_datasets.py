@@ -41,9 +41,9 @@ def test_a_data_root_is_asked_for_in_one_line(config: dict[str, Any], tmp_path: 
         (tmp_path / "none", "none is not a folder: expected one with "),
         (tmp_path, "no data for this suite in --data-root .*: expected "),
     ):
-        for look in (Dataset.open, Dataset.inspect):
+        for call in (Dataset.open, Dataset.inspect):
             with pytest.raises(UserError, match=said) as caught:
-                getattr(open_dataset(config, [task], root), look.__name__)(task)
+                getattr(open_dataset(config, [task], root), call.__name__)(task)
             assert "\n" not in str(caught.value)
     published = open_dataset(config, (), None).published(task)
     assert published is not None

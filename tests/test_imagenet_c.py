@@ -82,9 +82,9 @@ def test_999_classes_name_the_missing_one() -> None:
 def test_a_partial_tree_is_refused_unless_allowed(tmp_path: Path) -> None:
     home = trees.imagenet_c(tmp_path)
     data = open_dataset({"kind": "imagenet-c", "severity": 5}, ["fog"], tmp_path)
-    for look in (data.open, data.inspect):
+    for call in (data.open, data.inspect):
         with pytest.raises(UserError, match="fog/5: 3 classes, expected 1000: .* and 994 more missing .*allow_partial"):
-            look("fog")
+            call("fog")
     (home / "fog" / "5" / "n01440764" / "notes.txt").write_text("passed over")
     assert trees.partial("imagenet-c", tmp_path, severity=5).inspect("fog").startswith("3 classes, 6 images")
 

@@ -163,7 +163,7 @@ def test_inspect_keeps_what_the_figures_need(inspected: Path) -> None:
         maps = getattr(found, f"attention_{kind}")
         assert maps.shape == (128, 4, 4)
         assert ((maps > 0) & (maps < 1)).all()
-        assert (maps.sum((1, 2)) < 1).all(), "the class token looks at itself too"
+        assert (maps.sum((1, 2)) < 1).all(), "the class token attends to itself, too"
     assert (found.attention_clean != found.attention_corrupted).any()
     assert (found.attention_adapted != found.attention_corrupted).any()
     assert found.correlation_last.shape == (128, 4, 4)

@@ -39,7 +39,7 @@ def opened(kind: str, task: str, **options: Any) -> Any:
     return lambda root: trees.partial(kind, root, **options).open(task)
 
 
-LOOKS = {
+CALLS = {
     "ImageNet-C": opened("imagenet-c", "fog", severity=5),
     "ImageNet-C/fog": opened("imagenet-c", "fog", severity=5),
     "ImageNet-C/fog/5": opened("imagenet-c", "fog", severity=5),
@@ -55,10 +55,10 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize(("place", "look"), LOOKS.items(), ids=LOOKS)
-def test_an_unreadable_folder_is_named(root: Path, place: str, look: Any) -> None:
+@pytest.mark.parametrize(("place", "call"), CALLS.items(), ids=CALLS)
+def test_an_unreadable_folder_is_named(root: Path, place: str, call: Any) -> None:
     with denied(root / place), pytest.raises(UserError, match=rf"/{place} cannot be .*\(Permission denied\)") as caught:
-        look(root)
+        call(root)
     assert "\n" not in str(caught.value)
 
 
@@ -90,9 +90,9 @@ def test_a_class_folder_that_links_to_itself_is_named(root: Path) -> None:
     link = root / "imagenet-r" / wnids()[5]
     link.symlink_to(link.name)
     data = trees.partial("class-folders", root, **R)
-    for look in (lambda: data.open("imagenet-r"), data.class_mask):
+    for call in (lambda: data.open("imagenet-r"), data.class_mask):
         with pytest.raises(UserError, match=f"imagenet-r/{link.name}: a link that cannot be followed"):
-            look()
+            call()
 
 
 @pytest.mark.parametrize("how", ["a folder", "loop", "dangling"])
