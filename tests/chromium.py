@@ -127,10 +127,10 @@ class Chromium:
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Chromium]:
-    """A browser with an empty profile, ended when done."""
+    """A browser with an empty profile, closed at the end."""
     commands, to = os.pipe()
     back, answers = os.pipe()
-    # The pipe's ends must be 3 and 4 in the browser. bash places them: a preexec_fn may not run beside threads.
+    # The pipe's ends must be 3 and 4 in the browser. bash places them: a preexec_fn is unsafe with threads.
     script = f'exec "$0" "$@" 3<&{commands} 4>&{answers}'
     process = subprocess.Popen(
         ["bash", "-c", script, str(PROGRAM), *FLAGS, f"--user-data-dir={profile}"],

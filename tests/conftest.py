@@ -38,7 +38,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
     def run(*words: object) -> tuple[int, str, str]:
         try:
             status = main([str(word) for word in words])
-        except SystemExit as stop:  # argparse leaves this way
+        except SystemExit as stop:  # argparse exits this way
             status = int(stop.code or 0)
         out, err = capsys.readouterr()
         return status, out, err

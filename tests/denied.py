@@ -1,4 +1,4 @@
-"""Permissions that bite even root, who runs the tests in a container."""
+"""Permissions that apply even to root, who runs the tests in a container."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAC_OVERRIDE, DAC_READ_SEARCH = 1 << 1, 1 << 2
 
 @contextmanager
 def denied(path: Path, to: int = 0) -> Iterator[None]:
-    """In here nobody may read the file, or enter the folder; or whatever the mode `to` denies."""
+    """In this block nobody may read the file or enter the folder, or do what the mode `to` denies."""
     mode = path.stat().st_mode
     path.chmod(to)
     try:
@@ -28,7 +28,7 @@ def denied(path: Path, to: int = 0) -> Iterator[None]:
 
 @contextmanager
 def _as_an_ordinary_user() -> Iterator[None]:
-    """This thread, and those it starts, without root's right to read and write everything."""
+    """Takes root's right to read and write everything from this thread and those it starts."""
     if os.geteuid() != 0 or not sys.platform.startswith("linux"):
         yield
         return

@@ -14,16 +14,16 @@ from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 
 ORDER = np.arange(100)
-HALF = ORDER % 2 == 0  # every second image right
+HALF = ORDER % 2 == 0  # every second image is right
 
 
 def save(store: Store, record: Record, correct: Any = HALF) -> None:
-    """Keep a record of 100 images in ten batches, of which these are right."""
+    """Save a record of 100 images in ten batches, of which these are right."""
     keep(store, record, predict(correct))
 
 
 def make_run(folder: Path) -> Path:
-    """A run of two tasks: source, and one that is better, dearer and was reset once."""
+    """A run of two tasks: source, and a method that is better, costlier and was reset once."""
     store = Store.create(folder, "s")
     for task in ("fog", "snow"):
         save(store, make_record("source", 0.5, task=task, ms=1.0))

@@ -37,8 +37,8 @@ def stream(record: Record) -> Predictions:
 def made(records: list[Record], title: str = "a run", warnings: tuple[str, ...] = (), close: Close = NO_MARKS) -> str:
     by_cell = {record.cell.key: record for record in records}
     comparison = compare(records)
-    told = tuple(f"WARNING {warning}" for warning in warnings)
-    comparison = replace(comparison, notes=(*told, *comparison.notes))
+    notes = tuple(f"WARNING {warning}" for warning in warnings)
+    comparison = replace(comparison, notes=(*notes, *comparison.notes))
     return page(comparison, lambda cell: stream(by_cell[cell.key]), title, close, paper_table(comparison))
 
 

@@ -1,7 +1,7 @@
-"""The methods written down literally and slowly, from the description of the released code.
+"""The methods written literally and slowly, from the description of the released code.
 
 Whole-batch second passes, masks instead of selections, all pairs of cosines, every optimiser by hand: nothing here is
-shared with `methods/`, so agreement means that both read the description alike and that no shortcut changed a result.
+shared with `methods/`, so agreement means that both follow the description and that no shortcut changed a result.
 """
 
 from __future__ import annotations

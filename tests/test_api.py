@@ -1,4 +1,4 @@
-"""`tta_bench.run` does what the command does, and takes a class that no package has yet."""
+"""`tta_bench.run` does what the command does, and accepts a class that is in no package."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _no_classes_left() -> None:
     registry.installed().given.clear()
 
 
-def test_it_is_the_command(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+def test_run_does_what_the_command_does(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
     results = tta_bench.run(["source"], str(small_suite), limit=32, device="cpu", out=tmp_path / "run")
     assert [record.status for record in results.records] == ["done", "done"]
     words = ("run", "--suite", small_suite, "--methods", "source", "--limit", 32, "--device", "cpu")
@@ -110,7 +110,7 @@ def test_mistakes_are_one_line(small_suite: Path, tmp_path: Path, arguments: dic
     assert not (tmp_path / "run").exists()
 
 
-def test_the_name_is_the_function_whatever_was_imported() -> None:
+def test_run_is_the_function_even_after_importing_the_package_runs() -> None:
     code = "import tta_bench, tta_bench.cli.main, tta_bench.api, tta_bench.runs.listing; print(callable(tta_bench.run))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"

@@ -1,4 +1,4 @@
-"""Binding: each task gets the model and image size of its own, data is listed once, and mistakes show early."""
+"""Binding: each task gets its own model and image size, data is listed once, and mistakes show early."""
 
 from __future__ import annotations
 

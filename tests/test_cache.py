@@ -1,4 +1,4 @@
-"""A decoded cache: the same images, quicker, and never of other files than those on disk now."""
+"""The cache of decoded images: the same images, faster, and never of files that have changed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """Where caches go; not there yet."""
+    """Where caches go; does not exist yet."""
     return tmp_path / "kept" / "here"
 
 
@@ -63,14 +63,14 @@ ORDER = np.random.default_rng(0).permutation(150)
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_same_images_in_any_order(folder: Path, kept: Path, workers: int) -> None:
-    images, told = Files(folder), []
-    cached = CachedImages(images, kept, "fog/5", workers=workers, on_progress=lambda *now: told.append(now))
+    images, reported = Files(folder), []
+    cached = CachedImages(images, kept, "fog/5", workers=workers, on_progress=lambda *now: reported.append(now))
     expected = images.read(ORDER)
     for indices in (ORDER, np.sort(ORDER), np.array([3, 3, 149]), ORDER[:0]):
         assert np.array_equal(cached.read(indices), images.read(indices))
     assert np.array_equal(CachedImages(images, kept, "fog/5").read(ORDER), expected)
     assert (list(cached.ids), list(cached.labels)) == (images.ids, list(images.labels))
-    assert told == [(64, 150), (128, 150), (150, 150)]
+    assert reported == [(64, 150), (128, 150), (150, 150)]
     (file,) = kept.iterdir()  # no lock, no part
     assert file.name.startswith("fog-5-")
     assert file.stat().st_size == 4096 + 150 * 48
@@ -81,20 +81,20 @@ def test_built_at_the_first_read_and_not_again(folder: Path, kept: Path) -> None
     CachedImages(images, kept, "fog")
     assert not kept.exists(), "a finished run opens its images, too, and reads none"
     CachedImages(images, kept, "fog", workers=0).read(ORDER)
-    assert images.decoded == 1 + 150  # one to see the shape
+    assert images.decoded == 1 + 150  # one image to get the shape
     again = CachedImages(images, kept, "fog")
     again.read(ORDER)
     again.read(ORDER)
     assert images.decoded == 151
 
 
-def test_what_is_read_is_the_callers(folder: Path, kept: Path) -> None:
+def test_the_caller_may_change_what_it_read(folder: Path, kept: Path) -> None:
     cached = CachedImages(Files(folder), kept, "fog", workers=0)
     cached.read(ORDER)[:] = 0
     assert cached.read(np.array([5])).max() == 7
 
 
-def test_changed_files_are_decoded_anew(folder: Path, kept: Path) -> None:
+def test_changed_files_are_decoded_again(folder: Path, kept: Path) -> None:
     images = Files(folder)
     CachedImages(images, kept, "fog", workers=0).read(ORDER)
     path = folder / "005"
@@ -105,7 +105,7 @@ def test_changed_files_are_decoded_anew(folder: Path, kept: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [150, 149])
-def test_other_sets_and_transforms_have_caches_of_their_own(folder: Path, kept: Path, count: int) -> None:
+def test_other_sets_and_transforms_have_their_own_caches(folder: Path, kept: Path, count: int) -> None:
     transform = "none" if count < 150 else "crop"
     CachedImages(Files(folder), kept, "fog", workers=0).read(ORDER)
     other = CachedImages(Files(folder, count, transform=transform), kept, "fog", workers=0)
@@ -113,7 +113,7 @@ def test_other_sets_and_transforms_have_caches_of_their_own(folder: Path, kept: 
     assert len(list(kept.iterdir())) == 2
 
 
-def test_another_pillow_decodes_anew(folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_pillow_version_decodes_again(folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = Files(folder)
     CachedImages(images, kept, "fog", workers=0).read(ORDER)
     monkeypatch.setattr(cache.PIL, "__version__", "0.1")
@@ -133,7 +133,7 @@ def test_another_pillow_decodes_anew(folder: Path, kept: Path, monkeypatch: pyte
     ],
     ids=["cut", "longer", "empty", "no object", "no JSON", "of other images"],
 )
-def test_a_damaged_cache_is_made_anew(folder: Path, kept: Path, damage: object) -> None:
+def test_a_damaged_cache_is_rebuilt(folder: Path, kept: Path, damage: object) -> None:
     images = Files(folder)
     CachedImages(images, kept, "fog", workers=0).read(ORDER)
     (file,) = kept.iterdir()
@@ -159,12 +159,12 @@ def test_a_crash_leaves_no_cache_and_its_remains_are_cleared(folder: Path, kept:
     assert list(kept.iterdir()) == [cached.path]
 
 
-def build(folder: Path, kept: Path, ready: object, tell: object) -> None:
-    """One of several processes that want the same cache at once."""
+def build(folder: Path, kept: Path, ready: object, answers: object) -> None:
+    """One of several processes that need the same cache at once."""
     images = Files(folder)
     ready.wait()  # type: ignore[attr-defined]
     same = np.array_equal(CachedImages(images, kept, "fog", workers=0).read(ORDER), Files(folder).read(ORDER))
-    tell.put((same, images.decoded))  # type: ignore[attr-defined]
+    answers.put((same, images.decoded))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("locks", [True, False])
@@ -177,17 +177,17 @@ def test_processes_that_build_the_same_cache_at_once(
 
     if not locks:
         monkeypatch.setattr(fcntl, "flock", unsupported)
-    fork = multiprocessing.get_context("fork")  # so that the patch is there, too
-    ready, tell = fork.Barrier(3), fork.Queue()
-    builders = [fork.Process(target=build, args=(folder, kept, ready, tell)) for _ in range(3)]
+    fork = multiprocessing.get_context("fork")  # so that children inherit the patch
+    ready, answers = fork.Barrier(3), fork.Queue()
+    builders = [fork.Process(target=build, args=(folder, kept, ready, answers)) for _ in range(3)]
     for builder in builders:
         builder.start()
-    told = [tell.get(timeout=30) for _ in builders]
+    results = [answers.get(timeout=30) for _ in builders]
     for builder in builders:
         builder.join()
-    assert [same for same, _ in told] == [True] * 3
+    assert [same for same, _ in results] == [True] * 3
     if locks:
-        assert sorted(decoded for _, decoded in told) == [0, 0, 151], "one decodes, the others wait"
+        assert sorted(decoded for _, decoded in results) == [0, 0, 151], "one decodes, the others wait"
     assert len([path for path in kept.iterdir() if path.suffix != ".lock"]) == 1
 
 
@@ -206,7 +206,7 @@ def test_a_full_disk_is_one_line(folder: Path, kept: Path, monkeypatch: pytest.M
     assert list(kept.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match="choose another --cache"):
         CachedImages(Files(folder), tmp_path / "file" / "sub", "fog").read(ORDER)
@@ -239,7 +239,7 @@ def test_images_of_several_sizes_and_no_images(folder: Path, kept: Path) -> None
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
-def test_memory_stays_flat_while_a_cache_is_read(folder: Path, kept: Path) -> None:
+def test_memory_stays_constant_while_a_cache_is_read(folder: Path, kept: Path) -> None:
     """The file has 61 MB: mapped pages would count as this process's memory, which the tables show."""
     images = Files(folder, side=370)
     cached = CachedImages(images, kept, "fog", workers=0)

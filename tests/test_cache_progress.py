@@ -1,4 +1,4 @@
-"""Filling the cache takes minutes on real data: whoever watches a run sees it go on."""
+"""Filling the cache takes minutes on real data: a run shows its progress."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def words(tmp_path: Path) -> list[object]:
     return ["run", "--suite", tmp_path / "tree.yaml", "--model", model, "--workers", 0, *where, "--limit", 8]
 
 
-def test_a_run_tells_of_its_cache_once(cli: Cli, words: list[object], tmp_path: Path) -> None:
+def test_a_run_reports_its_cache_once(cli: Cli, words: list[object], tmp_path: Path) -> None:
     status, shown, err = cli(*words, "--out", tmp_path / "first")
     assert status == 0, err
-    told = [line for line in shown.splitlines() if line.startswith("caching")]
-    assert told == [f"caching {task}: {done} of 100 images" for task in ("fog", "snow") for done in (64, 100)]
+    reported = [line for line in shown.splitlines() if line.startswith("caching")]
+    assert reported == [f"caching {task}: {done} of 100 images" for task in ("fog", "snow") for done in (64, 100)]
     status, shown, _ = cli(*words, "--out", tmp_path / "second")
     assert (status, "caching" in shown) == (0, False)
 

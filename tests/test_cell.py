@@ -38,14 +38,14 @@ def test_folders_and_tars_of_the_same_files_are_the_same_images(tmp_path: Path) 
     assert fingerprint(sets[0]) == fingerprint(sets[1]) != ""
 
 
-def test_a_file_that_cannot_be_read_is_left_to_who_reads_it(tmp_path: Path) -> None:
+def test_an_unreadable_file_gives_an_empty_fingerprint(tmp_path: Path) -> None:
     home = trees.imagenet_c(tmp_path, classes=1, each=1)
     (file,) = home.rglob("*.JPEG")
     file.write_bytes(b"no image")
     assert fingerprint(trees.partial("imagenet-c", tmp_path, severity=5).open("fog")) == ""
 
 
-def test_no_cache_is_made_for_it(tmp_path: Path) -> None:
+def test_a_fingerprint_builds_no_cache(tmp_path: Path) -> None:
     trees.imagenet_c(tmp_path)
     images = trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
     cached = CachedImages(images, tmp_path / "cache", "fog")  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def test_other_images_of_the_same_names_run_again(cli: Cli, tmp_path: Path) -> N
     )
 
 
-def test_a_tree_that_was_made_here_is_told_from_the_published_one(tmp_path: Path) -> None:
+def test_a_tree_made_here_differs_from_the_published_one(tmp_path: Path) -> None:
     home = trees.imagenet_c(tmp_path)
     data = trees.partial("imagenet-c", tmp_path, severity=5)
     assert data.made_by() == ""

@@ -1,4 +1,4 @@
-"""`check` lets every method adapt to a few real images, so what fails a cell is known before time is spent."""
+"""`check` lets every method adapt to a few real images, and so finds what would fail a cell before time is spent."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_method_without_its_source_images_is_not_tried(
     assert "not tried" in shown
 
 
-def test_what_the_scenario_reads_is_looked_at(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+def test_everything_that_the_scenario_reads_is_checked(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
     status, shown, _ = cli("check", "--suite", small_suite, "--methods", "source", "--scenario", "gradual")
     assert (status, shown.count("at severity 3")) == (0, 2)
     trees.imagenet_c(tmp_path, severities=(1, 2, 4, 5))
@@ -122,7 +122,9 @@ def test_what_the_scenario_reads_is_looked_at(cli: Cli, small_suite: Path, tmp_p
 
 
 @pytest.mark.parametrize("verb", ["check", "run"])
-def test_what_contradicts_itself_is_refused_by_both(cli: Cli, small_suite: Path, tmp_path: Path, verb: str) -> None:
+def test_contradicting_options_are_refused_by_check_and_run(
+    cli: Cli, small_suite: Path, tmp_path: Path, verb: str
+) -> None:
     (tmp_path / "file").touch()
     status, _, err = cli(verb, "--suite", small_suite, "--cache", tmp_path / "file")
     assert (status, "file is a file, expected a folder" in " ".join(err.split())) == (2, True)

@@ -1,4 +1,4 @@
-"""`check --every-image` names all bad files, and one cause is told once."""
+"""`check --every-image` names all bad files, and reports a shared cause once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IMAGENET_R = (
 
 @pytest.fixture
 def half_bad(tmp_path: Path) -> Path:
-    """A data root with a suite: 30 of the 60 fogs are no images, snow is well."""
+    """A data root with a suite: 30 of the 60 fog files are not images, snow is fine."""
     home = trees.imagenet_c(tmp_path, ("fog", "snow"), classes=2, each=30)
     for i in range(1, 61, 2):
         (bad,) = home.glob(f"fog/5/*/ILSVRC2012_val_{i:08d}.JPEG")
@@ -56,7 +56,7 @@ def test_every_image_is_opened_and_the_bad_ones_named(cli: Cli, half_bad: Path) 
     assert status == 2
 
 
-def test_a_terminal_sees_how_far_it_is(cli: Cli, half_bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_progress(cli: Cli, half_bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(options, "console", lambda: Console(file=screen, force_terminal=True, width=200))
     cli("check", "--every-image", "--suite", half_bad / "suite.yaml", "--data-root", half_bad)
@@ -64,7 +64,7 @@ def test_a_terminal_sees_how_far_it_is(cli: Cli, half_bad: Path, monkeypatch: py
     assert "60/60" in screen.getvalue()
 
 
-def test_several_threads_tell_in_order_and_stop_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_threads_report_in_order_and_stop_when_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "cores", lambda: 4)
     threads = set()
 
@@ -76,10 +76,10 @@ def test_several_threads_tell_in_order_and_stop_when_asked(monkeypatch: pytest.M
             return super().read(indices)
 
     images = Images(np.zeros((1000, 3, 2, 2), np.uint8), np.zeros(1000, np.int64), [str(i) for i in range(1000)])
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     with pytest.raises(UserError, match=r"10 of 1,000 images are bad:\s+image 0\s+image 100\s+image 200"):
-        refuse_bad(images, lambda done, total: told.append((done, total)))
-    assert told == [*((done, 1000) for done in range(opening.TURN, 1000, opening.TURN)), (1000, 1000)]
+        refuse_bad(images, lambda done, total: reported.append((done, total)))
+    assert reported == [*((done, 1000) for done in range(opening.TURN, 1000, opening.TURN)), (1000, 1000)]
     assert threading.get_ident() not in threads
 
     reads: list[int] = []
@@ -98,7 +98,7 @@ def test_several_threads_tell_in_order_and_stop_when_asked(monkeypatch: pytest.M
     assert len(reads) < 1000, "those that waited their turn were not opened"
 
 
-def test_without_its_classes_no_method_is_tried_and_the_cause_is_told_once(
+def test_with_unknown_classes_no_method_is_tried_and_the_cause_is_reported_once(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = SourceModel("toy", small_vit(num_classes=1000), 1000, (0.5,) * 3, (0.5,) * 3, "0" * 16, input_size=16)

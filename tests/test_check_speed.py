@@ -1,4 +1,4 @@
-"""`tta-bench check` on a full ImageNet-C: 750,000 files, none of them opened but a sample."""
+"""`tta-bench check` on a full ImageNet-C: 750,000 files, of which only a sample is opened."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.datasets.imagenet import wnids
 
 TAG = "vit_base_patch16_224.augreg_in21k_ft_in1k"
-LIMIT = 10.0  # seconds of a clock on the wall, of which importing torch and timm takes more than half
-ATTEMPTS = 3  # the machine may be busy in some
+LIMIT = 10.0  # seconds of wall time; importing torch and timm takes more than half of it
+ATTEMPTS = 3  # the machine may be busy during some
 
 
 def hard_links(home: Path, size: tuple[int, int], seed: int) -> None:

@@ -1,4 +1,4 @@
-"""ImageNet-R, ImageNet-A and their like: masks follow the folder names."""
+"""ImageNet-R, ImageNet-A and similar sets: masks follow the folder names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_masks_follow_the_folder_names(tmp_path: Path) -> None:
     assert other.class_mask() == tuple(range(0, 1000, 5))
     images, mask = other.open("imagenet-a"), other.class_mask() or ()
     assert list(images.labels) == list(range(200))
-    for label, image_id in zip(images.labels, images.ids, strict=True):  # label i speaks of the mask's column i
+    for label, image_id in zip(images.labels, images.ids, strict=True):  # label i is the mask's column i
         assert wnids()[mask[label]] == image_id.split("/")[0]
     assert data.inspect("imagenet-r") == "200 classes, 200 images, 3 opened"
 
@@ -41,9 +41,9 @@ def test_with_a_mask_clean_images_are_of_its_classes(tmp_path: Path) -> None:
 
 def test_missing_classes_of_imagenet_r_and_wrong_counts(tmp_path: Path) -> None:
     trees.class_folders(tmp_path, "imagenet-r", trees.some_wnids(4))
-    for look in (lambda d: d.class_mask(), lambda d: d.inspect("imagenet-r")):
+    for call in (lambda d: d.class_mask(), lambda d: d.inspect("imagenet-r")):
         with pytest.raises(UserError, match="imagenet-r: 4 classes, expected 5"):
-            look(imagenet_r(tmp_path, 5))
+            call(imagenet_r(tmp_path, 5))
     trees.write(tmp_path / "imagenet-r" / wnids()[0] / "more.jpg")
     with pytest.raises(UserError, match="imagenet-r: 5 images, expected 4"):
         imagenet_r(tmp_path, 4).open("imagenet-r")

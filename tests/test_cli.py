@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what works, and what each mistake says."""
+"""The command line as a user sees it: what works, and the error of each mistake."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_same_command_again_runs_nothing_and_shows_the_same_tables(
     assert reported[: reported.index("Written")] == tables[: tables.index("Written")]
 
 
-def test_changed_settings_run_anew_beside_the_old(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+def test_changed_settings_run_again_beside_the_old(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
     command = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "run", "--methods", "tent")
     cli(*command)
     cli(*command, "--set", "tent.lr=0.1")
@@ -61,7 +61,7 @@ def test_changed_settings_run_anew_beside_the_old(cli: Cli, small_suite: Path, t
     assert any(row[0] == "tent" and row[1:] != ["(lr=0.1)"] for row in rows if row)
 
 
-def test_source_of_an_earlier_command_stands_beside(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+def test_source_of_an_earlier_command_is_shown_too(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
     command = ("run", "--suite", small_suite, "--out", tmp_path / "run", "--limit", 64)
     cli(*command, "--methods", "source")
     cli(*command, "--methods", "source", "--seeds", 1)
@@ -106,7 +106,7 @@ def test_ctrl_c_says_what_is_kept(cli: Cli, small_suite: Path, tmp_path: Path, m
 
 
 def test_a_scheduler_that_ends_the_job_loses_nothing(tmp_path: Path) -> None:
-    """It signals every process of the job, those that read images included: no cell fails of their death."""
+    """It signals every process of the job, including those that read images: no cell fails because they die."""
     trees.imagenet_c(tmp_path, classes=6, each=50)
     save_file(timm.create_model("test_vit").state_dict(), tmp_path / "vit.safetensors")
     (tmp_path / "suite.yaml").write_text(
@@ -218,7 +218,7 @@ def test_a_bad_suite_file_is_one_line(cli: Cli, small_suite: Path, old: str, new
     assert err.count("\n") == 1
 
 
-def test_folders_that_do_not_fit(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+def test_unusable_output_folders_are_refused(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     cli("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "run", "--methods", "source")
     for out, said in (("file", "is a file"), ("run", "belongs to suite 'small'"), ("file/sub", "cannot be written")):
@@ -283,7 +283,7 @@ def test_a_watcher_need_not_watch() -> None:
 
 
 @pytest.mark.parametrize("code", ["import tta_bench", "from tta_bench.cli.main import main; main(['--version'])"])
-def test_start_is_quick(code: str) -> None:
+def test_the_command_line_starts_fast(code: str) -> None:
     def cpu_seconds() -> float:  # not wall time: the machine may be busy
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
@@ -313,7 +313,7 @@ def test_version(cli: Cli) -> None:
     assert (status, shown.startswith("tta-bench ")) == (0, True)
 
 
-def test_a_terminal_without_our_signs_is_served() -> None:
+def test_a_terminal_without_unicode_works() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tta_bench.cli.main", "list", "suites"],
         capture_output=True,

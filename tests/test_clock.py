@@ -1,4 +1,4 @@
-"""Clocks of devices that are not here, on a fake GPU whose time the test moves."""
+"""Clocks of devices that this machine lacks, on a fake GPU whose time the test moves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FakeGpu:
 
 
 class FakeStream:
-    """The one that kernels are queued on; copies have another."""
+    """The stream that kernels are queued on; copies have another."""
 
     def __init__(self, gpu: FakeGpu) -> None:
         self.gpu = gpu

@@ -43,7 +43,7 @@ def save(store: Store, record: Record, order: np.ndarray, right: np.ndarray) -> 
     keep(store, record, predict(right, index=order, label=order % 10))
 
 
-def test_a_better_method_is_found_and_told_in_words(tmp_path: Path) -> None:
+def test_a_better_method_is_found_and_named_in_words(tmp_path: Path) -> None:
     fill(tmp_path)
     runs = Runs([tmp_path])
     found = differences.difference(compare(runs.records), "source", "sar", runs)
@@ -83,7 +83,7 @@ def test_the_difference_is_that_of_the_accuracies(tmp_path: Path) -> None:
         assert task.estimate.low < task.estimate.difference < task.estimate.high
 
 
-def test_cells_that_failed_or_lack_a_partner_are_told(tmp_path: Path) -> None:
+def test_cells_that_failed_or_have_no_partner_are_reported(tmp_path: Path) -> None:
     store = fill(tmp_path)
     store.save(make_failure("source", "it broke", task="frost"), None)
     order = np.arange(IMAGES)
@@ -95,7 +95,7 @@ def test_cells_that_failed_or_lack_a_partner_are_told(tmp_path: Path) -> None:
     assert "WARNING left out of sar: 0 failed cells, 1 that the other does not have." in found.notes
 
 
-def test_different_score_points_are_told(tmp_path: Path) -> None:
+def test_different_score_points_are_reported(tmp_path: Path) -> None:
     store = fill(tmp_path, {"source": 0.6})
     rng = np.random.default_rng(0)
     for task in ("fog", "snow"):
@@ -152,7 +152,7 @@ def test_two_folders_are_read_as_one(tmp_path: Path) -> None:
     assert differences.difference(compare(runs.records), "source", "sar", runs).overall.low > 0
 
 
-def test_the_leaderboard_marks_what_cannot_be_told_from_the_best(tmp_path: Path) -> None:
+def test_the_leaderboard_marks_rows_that_may_equal_the_best(tmp_path: Path) -> None:
     fill(tmp_path, {"best": 0.70, "source": 0.60, "near": 0.70})
     runs = Runs([tmp_path])
     rows = compare(runs.records)

@@ -142,7 +142,7 @@ def test_fog_keeps_the_range_of_the_scene() -> None:
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_contrast_brightness_and_saturation_have_known_values(severity: int) -> None:
     image = natural(16, 16)
-    image[0, :2] = [[0], [200]]  # black and grey have no hue, a case apart
+    image[0, :2] = [[0], [200]]  # black and grey have no hue, a special case
     (share,), (rise,) = SMALL["contrast"][severity - 1], SMALL["brightness"][severity - 1]
     factor, offset = SMALL["saturate"][severity - 1]
     mean = image.mean(axis=(0, 1))
@@ -170,7 +170,7 @@ def test_jpeg_and_pixelate_are_pillows_own(severity: int, scene: Bytes) -> None:
     assert np.array_equal(corrupt(scene, "pixelate", severity, image_id="a"), expected)
 
 
-def test_elastic_transform_moves_pixels_by_the_share_of_the_side_it_is_told() -> None:
+def test_elastic_transform_moves_pixels_by_the_given_share_of_the_side() -> None:
     ramp = np.tile(np.arange(64, dtype=np.float32)[:, None, None], (1, 64, 3))
     still = digital.elastic_transform(ramp, (0, 0, 0), generator("", 1, ""))
     assert still == pytest.approx(ramp, abs=1e-3)

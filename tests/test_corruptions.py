@@ -1,4 +1,4 @@
-"""Corruptions: the published strengths, one result per (corruption, severity, id), nothing else touched."""
+"""Corruptions: the published strengths, and one result per (corruption, severity, id)."""
 
 from __future__ import annotations
 

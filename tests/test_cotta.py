@@ -50,7 +50,7 @@ def test_the_source_model_is_asked_what_it_was_before_adapting() -> None:
     assert not method._source_is_unsure(batch)
 
 
-def test_no_pass_and_no_graph_that_nobody_looks_at() -> None:
+def test_no_pass_or_graph_is_computed_without_use() -> None:
     batch = stream(count=1)[0]
     unsure = built(anchor_threshold=2.0, augmentations=4)
     assert counts(unsure, batch) == (8 + 4 * 8 + 8, 8)  # source model, views, student

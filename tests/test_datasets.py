@@ -1,4 +1,4 @@
-"""What every kind of data promises."""
+"""What every dataset promises."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def test_a_data_root_is_asked_for_in_one_line(config: dict[str, Any], tmp_path: 
         (tmp_path / "none", "none is not a folder: expected one with "),
         (tmp_path, "no data for this suite in --data-root .*: expected "),
     ):
-        for look in (Dataset.open, Dataset.inspect):
+        for call in (Dataset.open, Dataset.inspect):
             with pytest.raises(UserError, match=said) as caught:
-                getattr(open_dataset(config, [task], root), look.__name__)(task)
+                getattr(open_dataset(config, [task], root), call.__name__)(task)
             assert "\n" not in str(caught.value)
     published = open_dataset(config, (), None).published(task)
     assert published is not None
@@ -68,7 +68,7 @@ def test_wrong_options_are_named(change: dict[Any, Any], said: str) -> None:
 
 
 def test_no_images_at_all_are_refused_by_every_kind(tmp_path: Path) -> None:
-    """A partial set may be small, but a stream of nothing would fail later, and with less to say."""
+    """A partial set may be small, but an empty stream would fail later, with a less helpful error."""
     for folder in ("ImageNet-C/fog/5", "ImageNet-val", "OfficeHome/Art", "OfficeHome/Clipart", "imagenet-r"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "imagenet-r" / wnids()[0]).write_text("a file of a class's name")
@@ -78,7 +78,7 @@ def test_no_images_at_all_are_refused_by_every_kind(tmp_path: Path) -> None:
     office_home = trees.partial("office-home", tmp_path)
     imagenet_r = trees.partial("class-folders", tmp_path, folder="imagenet-r", classes=200, images=30000)
     listed = "val_filelists/imagenet_c_r_o_filelist.txt"
-    looks: list[tuple[Callable[[], object], str]] = [
+    calls: list[tuple[Callable[[], object], str]] = [
         (lambda: imagenet_c.inspect("fog"), "ImageNet-C/fog/5: has no images: expected"),
         (imagenet_c.source_images, "ImageNet-val: has no images: expected"),
         (lambda: office_home.inspect("Art-to-Clipart"), "Clipart: has no images"),
@@ -91,12 +91,12 @@ def test_no_images_at_all_are_refused_by_every_kind(tmp_path: Path) -> None:
         ),
         (
             lambda: trees.partial("cifar-c", tmp_path, classes=10, severity=1).open("fog"),
-            f"{home}/labels.npy: is empty",
+            f"{home}/labels.npy is empty",
         ),
     ]
-    for look, said in looks:
+    for call, said in calls:
         with pytest.raises(UserError, match=said):
-            look()
+            call()
 
 
 def test_every_kind_can_be_cached_and_read_by_workers(tmp_path: Path) -> None:

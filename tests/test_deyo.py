@@ -29,7 +29,7 @@ def entropies(batch: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("sure", "plpd", "expected"), [(0, -2.0, (8, 0)), (3, 2.0, (8 + 3, 0)), (3, -2.0, (8 + 3 + 3, 3))]
 )
-def test_only_what_a_filter_or_the_loss_looks_at_is_computed(sure: int, plpd: float, expected: tuple[int, int]) -> None:
+def test_only_what_a_filter_or_the_loss_uses_is_computed(sure: int, plpd: float, expected: tuple[int, int]) -> None:
     batch = stream(count=1)[0]
     limits = [0.0, *entropies(batch).sort().values.tolist()]
     method = built(lr=0.0, entropy_threshold=sum(limits[sure : sure + 2]) / 2, plpd_threshold=plpd)

@@ -1,4 +1,4 @@
-"""The embedded data and its source model are what their notes say."""
+"""The embedded data and its source model match their notes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_split_is_fixed_and_disjoint() -> None:
     train, test = digits.clean("train"), digits.clean("test")
     assert (len(train.ids), len(test.ids)) == (900, 897)
     assert not set(train.ids) & set(test.ids)
-    assert test.ids[:3] == FIRST_TEST_IDS  # recorded once: another split would unmatch all records
+    assert test.ids[:3] == FIRST_TEST_IDS  # recorded: another split would make all records incomparable
     assert np.bincount(test.labels).min() > 70
 
 
@@ -109,7 +109,7 @@ def quiet(done: int, total: int, loss: float) -> None:
     pass
 
 
-def test_an_interrupted_training_goes_on_to_the_same_end(tmp_path: Path) -> None:
+def test_an_interrupted_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
     def interrupt(done: int, total: int, loss: float) -> None:
         if done == 1:
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What the documents say is what the code does."""
+"""The docs describe what the code does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATASETS = ROOT / "docs" / "datasets.md"
 README = (ROOT / "README.md").read_text()
 
 
-def test_clean_imagenet_has_one_name_in_error_and_document(tmp_path: Path) -> None:
+def test_errors_and_docs_name_the_same_imagenet_folder(tmp_path: Path) -> None:
     found = suite.load("imagenet-c-5")
     wanted = f"{CLEAN_FOLDERS[0]}/<wnid>/*.JPEG"
     with pytest.raises(UserError) as caught:
@@ -33,7 +33,7 @@ def test_clean_imagenet_has_one_name_in_error_and_document(tmp_path: Path) -> No
 
 
 def notebook() -> tuple[str, str]:
-    """README's example of frames, and what it says that this prints."""
+    """README's example of frames, and the output it shows."""
     section = README[README.index("## In a notebook") :]
     code, shown = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)[:2]
     return code, shown
@@ -72,9 +72,9 @@ def test_the_example_of_frames_shows_the_numbers_of_the_tables() -> None:
     assert 100 * (wrong[1] + right[1]) / images == pytest.approx(scores["eata"], abs=0.0501)
 
 
-def test_the_columns_of_frames_are_told(run: Path) -> None:
+def test_the_columns_of_frames_are_documented(run: Path) -> None:
     text = (ROOT / "docs" / "report.md").read_text()
     section = text[text.index("## As a pandas frame") :]
-    told = re.findall(r"^\| ([a-z0-9_, ]+) \|", section, re.MULTILINE)[1:]
-    assert set(", ".join(told).split(", ")) == set(tta_bench.frame(run).columns)
+    documented = re.findall(r"^\| ([a-z0-9_, ]+) \|", section, re.MULTILINE)[1:]
+    assert set(", ".join(documented).split(", ")) == set(tta_bench.frame(run).columns)
     assert ", ".join(tta_bench.predictions(run).columns) in " ".join(section.split())

@@ -1,4 +1,4 @@
-"""What is not comparable never shares a table; the message says which cells, and what to run again."""
+"""Incomparable records never share a table; the message says which cells, and what to run again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_different_orders_never_share_a_table() -> None:
         ({"suite": "t"}, "belong to different tables: s, t"),
     ],
 )
-def test_what_is_not_comparable_is_refused(change: dict[str, Any], said: str) -> None:
+def test_incomparable_records_are_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         compare([make_record("sar"), make_record("sar", task="snow"), make_record("dpal", **change)])
 
@@ -72,7 +72,7 @@ def test_suites_that_share_no_table_stay_apart() -> None:
     assert list(by_table(records)) == ["imagenet-c-5", "imagenet-c-3"]
 
 
-def test_a_suite_of_ones_own_does_not_borrow_the_name_of_a_shipped_one() -> None:
+def test_your_own_suite_does_not_join_the_table_of_a_shipped_namesake() -> None:
     assert list(by_table([make_record("sar", suite="imagenet-r")])) == ["imagenet-r"]
 
 

@@ -107,7 +107,7 @@ DEEDS: dict[str, tuple[Callable[[Any, Tensor], Any], str]] = {
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-def test_a_trespass_is_recorded_and_changes_no_other_result(
+def test_a_violation_is_recorded_and_changes_no_other_result(
     deed: str, small_suite: Path, tmp_path: Path, baseline: dict[str, Any]
 ) -> None:
     Hostile.deed, said = DEEDS[deed]
@@ -125,7 +125,7 @@ def test_a_trespass_is_recorded_and_changes_no_other_result(
         (lambda m, b: m.model(b).requires_grad_(), "adapt returned logits with a graph: detach them"),
     ],
 )
-def test_odd_logits_fail_the_cell(deed: Any, said: str, small_suite: Path, tmp_path: Path) -> None:
+def test_bad_logits_fail_the_cell(deed: Any, said: str, small_suite: Path, tmp_path: Path) -> None:
     Hostile.deed = deed
     _, others = run(small_suite, tmp_path / "run", ("hostile",))
     assert all(record.status == "failed" and said in record.reason for record in others)

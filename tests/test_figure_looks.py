@@ -1,4 +1,4 @@
-"""Figures read in grey and in print, come out the same each time, and `tta-bench figure` says what is wrong."""
+"""Figures work in grey and in print, are the same each time, and `tta-bench figure` says what is wrong."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_curve_averages_seeds_and_marks_the_resets_of_all(tmp_path: Path) -> Non
     assert line.resets == (30, 80)
 
 
-def test_curve_says_what_it_lacks(run: Path) -> None:
+def test_curve_notes_what_is_missing(run: Path) -> None:
     store = Store(run)
     store.save(make_failure("broken", "no luck", task="fog"), None)
     save(store, replace(make_record("old", 0.5, task="fog"), resets=3))
@@ -62,13 +62,13 @@ def test_pareto_weighs_accuracy_against_passes_or_time(run: Path) -> None:
     assert [point.cost for point in pareto.data(run, "time", ["better"]).points] == pytest.approx([3])
 
 
-def test_pareto_says_when_times_are_of_several_machines(run: Path) -> None:
+def test_pareto_notes_times_from_several_machines(run: Path) -> None:
     other = {"device_name": "chip", "threads": 2, "packages": {"torch": "2.16.0"}}
     for task in ("fog", "snow"):
         save(Store(run), replace(make_record("later", 0.6, task=task), environment=other))
-    told = "Times were measured under different conditions, --cost passes does not: "
-    told += "chip, 2 threads, torch 2.16.0 and chip, 2 threads, torch unknown"
-    assert told in pareto.data(run, "time", ["later"]).notes, "the source that it is held against counts too"
+    note = "Times were measured under different conditions, --cost passes does not: "
+    note += "chip, 2 threads, torch 2.16.0 and chip, 2 threads, torch unknown"
+    assert note in pareto.data(run, "time", ["later"]).notes, "the Source that it is compared with counts, too"
     assert pareto.data(run, "passes").notes == pareto.data(run, "time", ["better"]).notes == ()
 
 
@@ -134,7 +134,7 @@ def test_tsne_keeps_tasks_apart_that_lie_apart(seen: Path) -> None:
     assert set(tsne.data(seen, ["snow"]).task) == {"snow"}
 
 
-def test_tsne_needs_something_to_tell_apart(tmp_path: Path) -> None:
+def test_tsne_needs_shifts_that_differ(tmp_path: Path) -> None:
     same = make_inspection(tmp_path / "same", shift_last=np.ones((40, 8), np.float32))
     with pytest.raises(UserError, match="last block are the same for all images"):
         tsne.data(same)

@@ -24,7 +24,7 @@ def test_a_file_list_with_roots_and_unknown_labels(tmp_path: Path) -> None:
     trees.visda(tmp_path, lines)
     images = visda(tmp_path, 4).open("VisDA-2021")
     assert images.ids == [path for path, _ in lines]
-    assert list(images.labels) == [1, 2, 1000, 1000]  # 1000: no model says so, always wrong
+    assert list(images.labels) == [1, 2, 1000, 1000]  # 1000: no model predicts it, so it is always wrong
     assert trees.everything(images).shape == (4, 3, 224, 224)
     chosen = visda(tmp_path, 2, only="imagenet_c_and_r")
     assert list(chosen.open("VisDA-2021").labels) == [1, 2]

@@ -1,4 +1,4 @@
-"""What our methods compute is what the authors' released code computed: see golden/README.md."""
+"""Our methods compute what the authors' released code computed: see golden/README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hashes of code: prose and places keep a result valid, whatever can change a number does not."""
+"""Hashes of code: changed prose and folders keep a result valid, what can change a number does not."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Method:
         ("\n\n\nclass", "\n\nclass"),
     ],
 )
-def test_prose_and_places_change_nothing(old: str, new: str) -> None:
+def test_prose_and_folders_change_nothing(old: str, new: str) -> None:
     assert old in SOURCE
     assert syntax(SOURCE.replace(old, new)) == syntax(SOURCE)
 
@@ -76,7 +76,7 @@ def test_what_can_change_a_number_counts(old: str, new: str) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package of a method that borrows from another one."""
+    """A package with a method that borrows code from another package."""
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "code_lender").mkdir()
     (tmp_path / "code_lender" / "__init__.py").touch()
@@ -120,8 +120,8 @@ def test_published_images_do_not_depend_on_the_code_that_draws_corruptions() -> 
     assert "tta_bench.corruptions._frost" in code._closure("tta_bench.datasets.digits", {"tta_bench"})
 
 
-def test_the_code_through_which_every_method_runs_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the runner imports is in the list, or plainly shapes no result."""
+def test_the_code_that_every_method_runs_through_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that the runner imports is in the list, or clearly changes no result."""
     shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.identity"}
     shapes_nothing |= {f"tta_bench.records.{name}" for name in ("cell", "conditions", "predictions", "record")}
     shapes_nothing |= {f"tta_bench.{name}" for name in ("annotations", "parse", "plugins", "validate")}

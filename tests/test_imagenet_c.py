@@ -1,4 +1,4 @@
-"""ImageNet-C as folders: its layout, its clean images, and what is not whole."""
+"""ImageNet-C as folders: its layout, its clean images, and incomplete trees."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def test_999_classes_name_the_missing_one() -> None:
 def test_a_partial_tree_is_refused_unless_allowed(tmp_path: Path) -> None:
     home = trees.imagenet_c(tmp_path)
     data = open_dataset({"kind": "imagenet-c", "severity": 5}, ["fog"], tmp_path)
-    for look in (data.open, data.inspect):
+    for call in (data.open, data.inspect):
         with pytest.raises(UserError, match="fog/5: 3 classes, expected 1000: .* and 994 more missing .*allow_partial"):
-            look("fog")
+            call("fog")
     (home / "fog" / "5" / "n01440764" / "notes.txt").write_text("passed over")
     assert trees.partial("imagenet-c", tmp_path, severity=5).inspect("fog").startswith("3 classes, 6 images")
 
@@ -96,7 +96,7 @@ def test_an_empty_class_folder_is_named(tmp_path: Path) -> None:
         trees.partial("imagenet-c", tmp_path, severity=5).inspect("fog")
 
 
-def test_folders_that_are_no_class_are_named(tmp_path: Path) -> None:
+def test_folders_not_named_after_a_class_are_refused(tmp_path: Path) -> None:
     home = trees.imagenet_c(tmp_path)
     trees.write(home / "fog" / "5" / "n99999999" / "a.JPEG")
     with pytest.raises(UserError, match="'n99999999' is not an ImageNet class"):
@@ -109,7 +109,7 @@ def test_a_folder_link_to_itself_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"{wnids()[9]}: a link that cannot be followed"):
         trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
     (home / "fog" / "5" / wnids()[9]).unlink()
-    (home / "fog" / "5" / wnids()[0] / "up").symlink_to("..")  # listing goes one level down, so it comes to an end
+    (home / "fog" / "5" / wnids()[0] / "up").symlink_to("..")  # listing goes one level down, so it ends
     assert len(trees.partial("imagenet-c", tmp_path, severity=5).open("fog").ids) == 6
 
 
@@ -140,7 +140,7 @@ def test_a_full_check_takes_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("waits", [0.0, 0.002])
-def test_a_disk_that_makes_us_wait_is_asked_for_several_folders_at_once(
+def test_a_slow_disk_lists_several_folders_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: float
 ) -> None:
     names = [f"class{i:03d}" for i in range(120)]
@@ -158,7 +158,7 @@ def test_a_disk_that_makes_us_wait_is_asked_for_several_folders_at_once(
 
     monkeypatch.setattr(listing.os, "scandir", waiting)
     if not waits:
-        monkeypatch.setattr(listing, "LONG_WAIT", 1.0)  # a busy machine makes wait, too
+        monkeypatch.setattr(listing, "LONG_WAIT", 1.0)  # a busy machine waits, too
     found = listing.list_classes(tmp_path)
     assert list(found) == names
     assert found == {name: ["a.jpg", "b.jpg"] for name in names[:-1]} | {names[-1]: ["b.jpg"]}

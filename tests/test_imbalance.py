@@ -21,7 +21,7 @@ IMAGES = ArrayImages(np.zeros((len(LABELS), 3, 1, 1), np.uint8), LABELS, [f"{i}"
 
 
 def steps(ratio: float, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
-    """How often each class comes in each step, the most frequent first."""
+    """How often each class appears in each step, the most frequent first."""
     stream = make_stream(LabelShift(ratio), "s", seed, [Part("fog", IMAGES)])
     drawn = LABELS[stream.order].reshape(CLASSES, DRAWS_PER_CLASS)
     return np.array([np.sort(np.bincount(step, minlength=CLASSES))[::-1] for step in drawn])
@@ -42,9 +42,9 @@ def test_a_steps_class_has_the_share_that_the_ratio_says(ratio: float) -> None:
     assert abs(found - share) < 4 * np.sqrt(share * (1 - share) / drawn.size) + 1e-9
 
 
-def test_the_usual_ratio_has_the_name_and_the_order_it_always_had() -> None:
+def test_the_default_ratio_keeps_its_old_name_and_order() -> None:
     usual = make_stream(LabelShift(), "s", 0, [Part("fog", IMAGES)])
-    assert usual.digest == "005ce1fcfd203bcf"  # before there was a choice
+    assert usual.digest == "005ce1fcfd203bcf"  # recorded before --imbalance existed
     assert make_stream(LabelShift(500_000.0), "s", 0, [Part("fog", IMAGES)]).digest == usual.digest
     assert LabelShift().label == LabelShift(500_000).label == "label-shift"
     assert make_stream(LabelShift(1000), "s", 0, [Part("fog", IMAGES)]).digest != usual.digest
@@ -57,7 +57,7 @@ def test_a_ratio_has_one_name() -> None:
     assert LabelShift(1234567).stream_name != LabelShift(1234568).stream_name
 
 
-def test_two_ratios_are_cells_of_their_own(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
+def test_two_ratios_are_different_cells(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
     run = ("run", "--suite", small_suite, "--methods", "source", "--limit", 32, "--scenario", "label-shift")
     for more in ([], ["--imbalance", "500000"], ["--imbalance", "1000"], ["--imbalance", "1000.0"]):
         status, shown, _ = cli(*run, *more, "--out", tmp_path / "run")

@@ -1,4 +1,4 @@
-"""`tta-bench inspect`: what is seen inside a model, that looking changes nothing, and what is kept."""
+"""`tta-bench inspect`: captures the right activations, changes nothing, and stores what figures need."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_attention_is_that_of_the_class_token_to_the_patches() -> None:
     torch.testing.assert_close(captured.features["logits"], vit(batch).detach())
 
 
-def test_tokens_of_a_method_in_front_are_no_patches() -> None:
+def test_tokens_that_a_method_prepends_are_not_patches() -> None:
     vit, (batch,) = small_vit(), stream(1, 3)
     method = build_method("dpal", vit, num_classes=10, batch_size=3, params={"shift_tokens": 2})
     expected = weights_by_hand(vit, lambda: method.features(batch))
@@ -62,7 +62,7 @@ def test_tokens_of_a_method_in_front_are_no_patches() -> None:
     assert captured.features["shifts"].shape == (12, 3, 24)
 
 
-def test_tokens_of_a_method_in_between_are_found_too() -> None:
+def test_tokens_that_a_method_inserts_are_not_patches() -> None:
     vit, (batch,) = small_vit(), stream(1, 3)
     prompt = torch.randn(1, 5, 24, generator=torch.Generator().manual_seed(0))
 
@@ -74,7 +74,7 @@ def test_tokens_of_a_method_in_between_are_found_too() -> None:
     torch.testing.assert_close(probe.capture(vit, logits_of(vit), batch).attention, expected.reshape(3, 2, 2))
 
 
-def test_patches_are_those_that_the_blocks_leave() -> None:
+def test_patches_are_the_outputs_of_the_blocks() -> None:
     vit, (batch,) = small_vit(), stream(1, 2)
     left: list[Tensor] = []
     hooks = [block.register_forward_hook(lambda m, a, out: left.append(out)) for block in vit.blocks]
@@ -87,7 +87,7 @@ def test_patches_are_those_that_the_blocks_leave() -> None:
     torch.testing.assert_close(last, left[-1][:, 1:].detach())
 
 
-def test_nothing_stays_behind_even_after_a_failure() -> None:
+def test_hooks_are_removed_even_after_a_failure() -> None:
     vit, (batch,) = small_vit(), stream(1, 2)
     attn: Any = vit.blocks[-1].attn
     fused = attn.fused_attn
@@ -163,7 +163,7 @@ def test_inspect_keeps_what_the_figures_need(inspected: Path) -> None:
         maps = getattr(found, f"attention_{kind}")
         assert maps.shape == (128, 4, 4)
         assert ((maps > 0) & (maps < 1)).all()
-        assert (maps.sum((1, 2)) < 1).all(), "the class token looks at itself too"
+        assert (maps.sum((1, 2)) < 1).all(), "the class token attends to itself, too"
     assert (found.attention_clean != found.attention_corrupted).any()
     assert (found.attention_adapted != found.attention_corrupted).any()
     assert found.correlation_last.shape == (128, 4, 4)

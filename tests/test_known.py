@@ -1,4 +1,4 @@
-"""A finished run is recognised without torch and without images, and a change of anything is noticed."""
+"""A finished run is recognised without torch or images, and every change is noticed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _site(home: Path) -> Site:
 
 
 def _forget() -> None:
-    """What a new process would not know."""
+    """Drop what a new process would not know."""
     for kept in (knowing._dataset, knowing._place, code.code_hash, code.harness_hash):
         kept.cache_clear()
 
@@ -68,7 +68,7 @@ def later(path: Path) -> None:
     os.utime(path, ns=(stamp, stamp))
 
 
-def test_all_is_known_where_nothing_changed(done: Path) -> None:
+def test_everything_is_known_if_nothing_changed(done: Path) -> None:
     assert count(done) == 2
     assert count(done, seeds=(0, 1)) == 2
 
@@ -85,14 +85,14 @@ def test_an_image_that_was_overwritten_is_noticed(done: Path) -> None:
     assert count(done) == 0
 
 
-def test_an_image_that_came_or_went_is_noticed(done: Path) -> None:
+def test_an_added_or_removed_image_is_noticed(done: Path) -> None:
     folder = next((done / "ImageNet-C" / "fog" / "5").iterdir())
     (folder / "new.JPEG").write_bytes(b"")
     later(folder)
     assert count(done) == 0
 
 
-def test_other_source_images_concern_who_learns_from_them(done: Path) -> None:
+def test_other_source_images_affect_only_methods_that_use_them(done: Path) -> None:
     folder = next((done / "ImageNet-val").iterdir())
     later(folder)
     assert count(done) == 1
@@ -108,7 +108,7 @@ def test_other_code_is_noticed(done: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert count(done) == 0
 
 
-def test_a_note_that_was_cut_off_or_lost_costs_time_only(done: Path) -> None:
+def test_a_damaged_or_lost_file_of_keys_only_costs_time(done: Path) -> None:
     (notes,) = (done / "run" / "known").glob("*.jsonl")
     notes.write_text(notes.read_text()[:-20])
     assert count(done) == 1
@@ -133,7 +133,7 @@ def test_a_finished_run_of_digits_needs_neither_torch_nor_images(small_suite: Pa
     assert "Reused 4 of 4 cells" in shown
 
 
-def test_labels_that_were_mended_run_again(tmp_path: Path) -> None:
+def test_corrected_labels_run_again(tmp_path: Path) -> None:
     home = trees.cifar_c(tmp_path)
     (tmp_path / "suite.yaml").write_text(
         "name: mine\nabout: a test\nmodel: digits-vit\nbatch_size: 8\ntasks: [fog]\n"

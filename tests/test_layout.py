@@ -1,4 +1,4 @@
-"""The house rules that import-linter (pyproject.toml) cannot hold: nothing is left unregistered or undeclared."""
+"""The house rules that import-linter (pyproject.toml) cannot check: nothing is unregistered or undeclared."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_reports_and_help_do_without_torch(statement: str) -> None:
     assert done.stdout.strip() == ""
 
 
-def test_the_files_that_contributing_names_are_there() -> None:
+def test_the_files_that_contributing_names_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = re.findall(r"`((?:tta_bench|methods|tests|results|docs)/[^`<>]*)`", text)
     assert len(named) > 20

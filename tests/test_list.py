@@ -1,4 +1,4 @@
-"""`list` shows what is there, in as many columns as there are."""
+"""`list` shows what is available, in as many columns as the screen has."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_tables_fit_the_width(
 
 
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("what", "explained"),
     [
         ("methods", ("scored: the weights", "passes: model passes per batch", "needs: what a run needs")),
         (
@@ -39,19 +39,19 @@ def test_tables_fit_the_width(
         ("models", ("pixels: side of", "TAG=FILE a timm model with weights from a local .safetensors")),
     ],
 )
-def test_short_names_are_told_below(cli: Cli, what: str, told: tuple[str, ...]) -> None:
+def test_short_names_are_explained_below(cli: Cli, what: str, explained: tuple[str, ...]) -> None:
     text = " ".join(cli("list", what)[1].split())
-    assert [line for line in told if line not in text] == []
+    assert [line for line in explained if line not in text] == []
 
 
-def test_suites_name_their_model_and_layout_whole(cli: Cli) -> None:
+def test_suites_name_their_model_and_layout_in_full(cli: Cli) -> None:
     _, shown, _ = cli("list", "suites")
     lines = [line.strip() for line in shown.splitlines()]
     assert "vit_base_patch16_224.augreg_in21k_ft_in1k" in lines
     assert "ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG" in shown
 
 
-def test_found_is_asked_of_the_folder(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_found_depends_on_the_data_root(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     _, shown, _ = cli("list", "suites", "--data-root", tmp_path)
     found = {line.split()[0]: line.split()[5] for line in shown.splitlines() if line.startswith(" digits-c-5")}
@@ -59,10 +59,10 @@ def test_found_is_asked_of_the_folder(cli: Cli, tmp_path: Path, monkeypatch: pyt
     assert " ? " not in shown
 
 
-def test_found_counts_the_tasks_that_are_there(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_found_counts_the_existing_tasks(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     home = trees.imagenet_c(tmp_path, ("gaussian_noise",), classes=1, each=1)
-    (home / "weather.tar").touch()  # four tasks; what is in it, `check` tells
+    (home / "weather.tar").touch()  # four tasks; `check` finds what is in it
     trees.class_folders(tmp_path, "imagenet-r", trees.some_wnids(1))
     trees.visda(tmp_path, [("a.jpg", 1)]).rename(tmp_path / "visda-2021")
     trees.office_home(tmp_path)
@@ -85,7 +85,7 @@ def test_found_counts_the_tasks_that_are_there(cli: Cli, tmp_path: Path, monkeyp
     assert {name: found[name] for name in expected if not found[name].startswith(expected[name])} == {}
 
 
-def test_a_data_root_that_is_no_folder_is_an_error(cli: Cli, tmp_path: Path) -> None:
+def test_a_data_root_that_is_not_a_folder_is_an_error(cli: Cli, tmp_path: Path) -> None:
     status, _, said = cli("list", "suites", "--data-root", tmp_path / "none")
     assert (status, said) == (2, f"tta-bench: error: --data-root {tmp_path / 'none'} is not a folder\n")
 

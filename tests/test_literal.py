@@ -1,4 +1,4 @@
-"""What a user named, the screen shows as it is: rich would read [brackets] as markup and :words: as emoji."""
+"""The screen shows user-given names literally: rich would read [brackets] as markup and :words: as emoji."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tta_bench.runs import execute as bench
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Markup, an emoji, a tag that nobody opened, and more letters than a line has."""
+    """Markup, an emoji, an unopened tag, and more letters than fit on a line."""
     return tmp_path / f"odd [dir] mc[red] :smile: {'long ' * 30}closing [" / "x]"
 
 

@@ -102,7 +102,7 @@ def test_order_is_that_of_the_plan(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_mistake_in_the_data_comes_through_as_it_is(workers: int) -> None:
+def test_a_user_error_of_a_worker_arrives_unchanged(workers: int) -> None:
     found: list[torch.Tensor] = []
     with pytest.raises(UserError) as caught:
         found.extend(batches(Broken(16), plan(16), CPU, workers=workers))
@@ -147,11 +147,11 @@ def test_no_draw_from_the_global_generator() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_more_workers_than_cores_or_batches_is_no_warning() -> None:
+def test_more_workers_than_cores_or_batches_do_not_warn() -> None:
     assert len(list(batches(Drawn(12), plan(12), CPU, workers=500))) == 3
 
 
-def test_images_at_hand_get_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_in_memory_get_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "DataLoader", None)  # would raise if called
     images = ArrayImages(Drawn(8).read(np.arange(8)), np.zeros(8, dtype=np.int64), list("abcdefgh"))
     assert len(list(batches(images, plan(8), CPU, workers=2))) == 2
@@ -176,7 +176,7 @@ def test_floats_are_torchs_to_the_bit() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_bytes_go_into_memory_that_is_there(workers: int) -> None:
+def test_bytes_are_read_into_existing_memory(workers: int) -> None:
     sizes, seen, places = (4, 2, 4, 6, 5, 1), [], set()
     ends = np.cumsum(sizes)
     chosen = [np.arange(end - size, end)[::-1] for end, size in zip(ends, sizes, strict=True)]
@@ -193,7 +193,7 @@ def test_an_empty_plan() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_batch_that_is_kept_stays_as_it_is(workers: int) -> None:
+def test_a_kept_batch_is_not_overwritten(workers: int) -> None:
     """Memory is used again, but not while a tensor, a view of it or a graph still needs it."""
     weight = torch.ones(1, requires_grad=True)
     kept, views, graphs, places = [], [], [], set()
@@ -221,7 +221,7 @@ def test_copied_ahead_to_a_gpu(workers: int) -> None:
     assert torch.equal(torch.cat(found)[:, 0, 0, 0].cpu(), torch.arange(21) / 255)
 
 
-def test_the_copy_of_the_next_batch_is_begun_before_the_work_and_not_waited_for(
+def test_the_next_batch_is_copied_while_this_one_is_processed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a GPU that only writes down what it is asked for, in which order."""
@@ -257,7 +257,7 @@ def test_the_copy_of_the_next_batch_is_begun_before_the_work_and_not_waited_for(
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_memory_stays_flat_over_20000_images(workers: int) -> None:
+def test_memory_stays_constant_over_20000_images(workers: int) -> None:
     """Kept batches would take 245 MB, kept bytes 61 MB."""
     sizes = [resident() for _ in batches(Drawn(20_000, side=32), plan(20_000, 50), CPU, workers=workers)]
     assert len(sizes) == 400

@@ -1,4 +1,4 @@
-"""`make-corrupted` writes the published tree, goes on where it was, and leaves no part of a file."""
+"""`make-corrupted` writes the published tree, resumes, and leaves no partial file."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_bad_images_are_named_and_the_others_made(cli: Cli, clean: Path, tmp_pat
     assert (status, "1 files written, 4 existed" in shown) == (0, True)
 
 
-def test_an_interrupt_leaves_whole_files_and_says_how_to_go_on(
+def test_an_interrupt_leaves_complete_files_and_says_how_to_resume(
     cli: Cli, clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
@@ -183,7 +183,7 @@ def test_ctrl_c_and_a_scheduler_stop_all_processes(tmp_path: Path, by: signal.Si
     for path in (tmp_path / "val" / "n01").iterdir():
         photo(90, 80).save(path)
     words = ["make-corrupted", "--from", "val", "--out", "c", "--workers", "2"]
-    # Whoever started the tests in the background made them, and their children, ignore the signal.
+    # Tests that were started in the background, and their children, ignore the signal.
     listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     code = f"{listen}; import sys; from tta_bench.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = subprocess.Popen(
@@ -216,7 +216,7 @@ def test_a_disk_that_fills_up_is_one_line(
     assert set(files(tmp_path / "c")) == {"make-corrupted.json"}
 
 
-def test_a_tree_made_otherwise_is_left_alone(cli: Cli, clean: Path, tmp_path: Path) -> None:
+def test_a_tree_made_differently_is_refused(cli: Cli, clean: Path, tmp_path: Path) -> None:
     command = ("make-corrupted", "--from", clean, "--out", tmp_path / "c", "--corruptions", "fog", "--workers", 1)
     assert cli(*command, "--size", 64)[0] == 0
     before = files(tmp_path / "c")
@@ -226,9 +226,9 @@ def test_a_tree_made_otherwise_is_left_alone(cli: Cli, clean: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("there", ["fog/5/n01440764/a.JPEG", "speckle_noise/1/a.JPEG", "frost.tar", "weather.tar"])
-def test_a_download_with_gaps_is_left_alone(cli: Cli, clean: Path, tmp_path: Path, there: str) -> None:
+def test_an_incomplete_download_is_refused(cli: Cli, clean: Path, tmp_path: Path, there: str) -> None:
     (tmp_path / "c" / there).parent.mkdir(parents=True)
-    (tmp_path / "c" / there).write_bytes(b"of another make")
+    (tmp_path / "c" / there).write_bytes(b"made elsewhere")
     before = files(tmp_path / "c")
     status, _, err = cli("make-corrupted", "--from", clean, "--out", tmp_path / "c", "--corruptions", "snow", *SMALL)
     assert (status, err.count("\n")) == (2, 1)
@@ -237,13 +237,13 @@ def test_a_download_with_gaps_is_left_alone(cli: Cli, clean: Path, tmp_path: Pat
     assert files(tmp_path / "c") == before
 
 
-def test_what_else_lies_in_a_folder_does_not_matter(cli: Cli, clean: Path, tmp_path: Path) -> None:
+def test_other_files_in_the_folder_do_not_matter(cli: Cli, clean: Path, tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "README").touch()
     assert cli("make-corrupted", "--from", clean, "--out", tmp_path / "c", "--corruptions", "snow", *SMALL)[0] == 0
 
 
-def test_parts_of_killed_processes_are_cleared_away(clean: Path, tmp_path: Path) -> None:
+def test_parts_of_killed_processes_are_removed(clean: Path, tmp_path: Path) -> None:
     old, live = tmp_path / "c" / ".parts-old", tmp_path / "c" / ".parts-live"
     for folder in (old, live):
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Several processes on one folder: nothing is lost, nothing is done twice, and a dead one's cells are taken over."""
+"""Several processes on one folder: nothing is lost or done twice, and a dead process's cells are taken over."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_claim_is_held_by_one(tmp_path: Path) -> None:
         assert ours
 
 
-def test_a_folder_that_another_process_is_making_is_fit(tmp_path: Path) -> None:
+def test_a_folder_that_another_process_is_creating_is_accepted(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / ".manifest.json.abc").touch()  # a process that makes it now, or died while making it

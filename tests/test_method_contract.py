@@ -1,4 +1,4 @@
-"""What the harness expects of every method, tried on each one that is registered."""
+"""What the harness expects of a method, checked for every registered one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_method_without_a_snapshot_says_so_instead_of_staying_adapted(name: st
     method.reset()
 
 
-def test_eata_wants_source_data_first() -> None:
+def test_eata_needs_source_data_first() -> None:
     method = build_method("eata", small_vit(), num_classes=10)
     with pytest.raises(UserError, match="prepare"):
         method.adapt(stream(count=1)[0])

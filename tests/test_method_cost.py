@@ -67,7 +67,7 @@ def counts(method: Method, batch: Tensor) -> tuple[int, int]:
         ("dpal-official", {}, (8 + 8, 0), (8 + 8, 8 + 2), (8 + 8, 8 + 8)),
     ],
 )
-def test_only_what_a_loss_looks_at_is_computed(
+def test_only_what_a_loss_uses_is_computed(
     name: str,
     params: dict[str, Any],
     none: tuple[int, int],

@@ -1,4 +1,4 @@
-"""Closed facts about the methods: counts, identities and known defects that hold whatever the data."""
+"""Facts about the methods that hold for any data: counts, identities and known defects."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_eata_does_not_move_when_nothing_is_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sar", "dpal"])
-def test_fixed_recovery_starts_anew_and_the_released_one_does_not(name: str) -> None:
+def test_fixed_recovery_resets_everything_and_the_released_one_does_not(name: str) -> None:
     one, two = stream(count=2)
     fresh = built(name, reset_threshold=0.0, entropy_threshold=5.0)
     fresh.adapt(two)

@@ -1,4 +1,4 @@
-"""What is kept for the backward passes never exceeds the released way of computing."""
+"""Memory held for backward passes never exceeds that of the released code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Meter:
 
 
 class Kept:
-    """A saved tensor that says when it is let go."""
+    """A saved tensor that reports when it is released."""
 
     def __init__(self, tensor: Tensor, meter: Meter) -> None:
         self.tensor, self.meter = tensor, meter
@@ -39,7 +39,7 @@ class Kept:
 
 
 @pytest.mark.parametrize("name", ["eata", "sar", "dpal", "dpal-official"])
-def test_no_more_is_kept_than_in_the_released_way(name: str) -> None:
+def test_no_more_memory_is_held_than_by_the_released_code(name: str) -> None:
     threshold = median_entropy()
     params: dict[str, Any] = {"lr": 0.01, "entropy_threshold": threshold}
     if name == "eata":

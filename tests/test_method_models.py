@@ -24,7 +24,7 @@ NORM_LAYERS: dict[str, Any] = {"batch": nn.BatchNorm2d, "group": partial(GroupNo
 
 
 def small_resnet(norm: str = "batch") -> ResNet:
-    """At 32 px its last stage is one pixel small: the hardest case for statistics of a single image."""
+    """At 32 px its last stage is a single pixel: the hardest case for statistics of one image."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = ResNet(BasicBlock, [1, 1, 1, 1], num_classes=10, channels=(8, 8, 16, 16), norm_layer=NORM_LAYERS[norm])
@@ -110,7 +110,7 @@ def test_frozen_stages_of_a_resnet_are_a_setting() -> None:
     assert {name.split(".")[0] for name in adapted} == {"bn1", "layer3", "layer4"}
 
 
-def test_sar_asks_where_it_does_not_know_the_blocks() -> None:
+def test_sar_asks_for_frozen_blocks_of_an_unknown_model() -> None:
     with pytest.raises(UserError, match="set frozen_blocks to an empty list"):
         built("sar", tiny("convnext_atto"))
     assert built("sar", tiny("convnext_atto"), frozen_blocks=[]).adapted_parameters()

@@ -1,4 +1,4 @@
-"""The methods against the literal, slow ones of reference.py, on a model that no golden trace knows."""
+"""The methods against the literal, slow ones of reference.py, on a model without golden traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time table of the paper: extrapolated minutes, ratios of matched batches with intervals, the paper's beside."""
+"""The time table of a paper: extrapolated minutes, ratios of matched batches with intervals, the paper's numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tta_bench.report.tables import layout
 
 
 def timed(method: str, seconds: list[float], **changes: Any) -> Record:
-    """A record of the cost suite whose batches of 64 took so long."""
+    """A record of the cost suite whose batches of 64 took this long."""
     (record,) = shipped(method, "cost", **changes)
     return replace(
         record, samples=64 * len(seconds), batch_seconds=seconds, seconds={"adapt": sum(seconds), "prepare": 0}
@@ -37,15 +37,15 @@ def noisy(rng: np.random.Generator, batches: int, second: float) -> list[float]:
 def test_minutes_are_extrapolated_and_say_so() -> None:
     table = time_table(compare([timed("sar", [9.0, 0.64, 0.64, 0.64])]))
     assert row(table, "sar")["min/50k"] == "8.33"  # 10 ms an image
-    told = "min/50k: minutes of `adapt` for 50,000 images, extrapolated from ms/image of 256 images per method."
-    assert told in table.notes
+    note = "min/50k: minutes of `adapt` for 50,000 images, extrapolated from ms/image of 256 images per method."
+    assert note in table.notes
 
 
 def test_every_suite_has_the_minutes() -> None:
     assert row(time_table(compare([make_record("sar", ms=6)])), "sar")["min/50k"] == "5.00"
 
 
-def test_the_papers_minutes_and_the_ratio_stand_beside() -> None:
+def test_the_papers_minutes_and_the_ratio_are_shown() -> None:
     rng = np.random.default_rng(0)
     records = [timed("sar", noisy(rng, 100, 0.5)), timed("dpal", noisy(rng, 100, 0.6)), timed("source", [0.1] * 100)]
     tables = layout(compare(records))

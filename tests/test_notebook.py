@@ -1,4 +1,4 @@
-"""Runs as pandas frames: one row per cell and task, the tables' labels and numbers, and neither torch nor surprises."""
+"""Runs as pandas frames: one row per cell and task, with the labels and numbers of the tables, without torch."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_gradual_stream_has_no_one_severity(tmp_path: Path) -> None:
     assert tta_bench.frame(filled(tmp_path / "run", [record]))["severity"].isna().all()
 
 
-def test_rows_are_told_apart_as_in_tables(sweep_folder: Path, tmp_path: Path) -> None:
+def test_rows_have_the_same_labels_as_in_tables(sweep_folder: Path, tmp_path: Path) -> None:
     settings = [make_record("tent", top1, settings={"lr": lr}) for lr, top1 in ((0.1, 0.5), (0.2, 0.6))]
     found = tta_bench.frame(filled(tmp_path / "run", settings))
     assert dict(zip(found["method"], found["accuracy"], strict=True)) == {"tent (lr=0.1)": 50.0, "tent (lr=0.2)": 60.0}
@@ -80,7 +80,7 @@ def test_rows_are_told_apart_as_in_tables(sweep_folder: Path, tmp_path: Path) ->
     assert set(tta_bench.frame(sweep_folder)["plugin"]) == {"source", "m"}
 
 
-def test_results_of_changed_code_are_left_out_and_told(tmp_path: Path) -> None:
+def test_results_of_changed_code_are_left_out_and_reported(tmp_path: Path) -> None:
     old = make_record("mine", 0.1, method_code="old")
     new = replace(make_record("mine", 0.9, method_code="new"), finished_at="2026-01-02T00:00:00+00:00")
     found = tta_bench.frame(filled(tmp_path / "run", [old, new]))
@@ -88,7 +88,7 @@ def test_results_of_changed_code_are_left_out_and_told(tmp_path: Path) -> None:
     assert found.attrs["notes"] == ["Skipped 1 record: code or data changed since they were made."]
 
 
-def test_what_a_table_shows_apart_is_all_in_one_frame(tmp_path: Path) -> None:
+def test_a_frame_holds_what_tables_show_separately(tmp_path: Path) -> None:
     records = [make_record("m", batch_size=10), make_record("m", batch_size=20), make_record("m", limit=7)]
     records += [make_record("m", model="other", weights="v"), make_record("m", scenario="mixed")]
     found = tta_bench.frame(filled(tmp_path / "run", records))
@@ -97,7 +97,7 @@ def test_what_a_table_shows_apart_is_all_in_one_frame(tmp_path: Path) -> None:
     assert any("NOT REPORTABLE" in note for note in found.attrs["notes"])
 
 
-def test_old_trials_that_fit_no_table_do_not_stand_in_the_way(tmp_path: Path) -> None:
+def test_old_trials_that_fit_no_table_do_no_harm(tmp_path: Path) -> None:
     trials = [make_record("a", limit=64), make_record("b", limit=64, data_code="changed since")]
     there = filled(tmp_path / "run", [make_record("a"), make_record("b"), *trials])
     with pytest.raises(UserError, match="different images or image code"):
@@ -138,7 +138,7 @@ def test_predictions_of_some_cells(run: Path) -> None:
     assert (len(only), set(only["method"])) == (100, {"better"})
 
 
-def test_the_task_of_an_image_among_several_is_not_made_up(tmp_path: Path) -> None:
+def test_the_task_of_an_image_among_several_is_not_guessed(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     save(store, make_record("m", tasks=("fog", "snow"), scenario="mixed"))
     found = tta_bench.predictions(store.folder)
@@ -176,7 +176,7 @@ def test_a_real_run_gives_the_numbers_of_its_table(cli: Cli, small_suite: Path, 
     assert (100 * share).to_dict() == pytest.approx(found.set_index("cell")["accuracy"].to_dict())
 
 
-def test_pandas_waits_until_it_is_wanted_and_torch_is_not() -> None:
+def test_pandas_is_imported_late_and_torch_never() -> None:
     code = (
         "import sys, tta_bench, tta_bench.cli.main, tta_bench.report.write, tta_bench.report.frames\n"
         "tta_bench.cli.main.parser(); tta_bench.frame; tta_bench.predictions\n"
@@ -187,7 +187,7 @@ def test_pandas_waits_until_it_is_wanted_and_torch_is_not() -> None:
     assert done.stdout == "False False\n"
 
 
-def test_a_frame_does_without_torch(run: Path) -> None:
+def test_a_frame_imports_no_torch(run: Path) -> None:
     code = f"import sys, tta_bench; tta_bench.frame({str(run)!r}); tta_bench.predictions({str(run)!r}); "
     code += "print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

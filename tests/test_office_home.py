@@ -46,5 +46,5 @@ def test_office_home_names_what_is_missing(tmp_path: Path) -> None:
         whole.open("Clipart-to-Art")
     for i in range(63):
         trees.write(home / "Clipart" / f"Extra_{i}" / "00001.jpg")
-    with pytest.raises(UserError, match=r"66 classes, expected 65: look at Clipart/Extra_0, .* more"):
+    with pytest.raises(UserError, match=r"66 classes, expected 65: check Clipart/Extra_0, .* more"):
         whole.open("Clipart-to-Art")

@@ -34,7 +34,7 @@ def test_originals_of_imagenet_c_are_the_files_of_the_same_names(tmp_path: Path,
     home = trees.imagenet_c(tmp_path / ("folders" if packed else ""))
     if packed:
         trees.packed(home / "fog", tmp_path / "ImageNet-C" / "fog.tar", "fog")
-    clean = trees.clean_imagenet(tmp_path, classes=5)  # may have more than the task
+    clean = trees.clean_imagenet(tmp_path, classes=5)  # may hold more images than the task
     data = trees.partial("imagenet-c", tmp_path, severity=5)
     corrupted, originals = data.open("fog"), data.originals("fog")
     assert originals is not None
@@ -47,7 +47,7 @@ def test_originals_of_imagenet_c_are_the_files_of_the_same_names(tmp_path: Path,
     assert resized.read(np.array([0])).shape == (1, 3, 160, 160)
 
 
-def test_lacking_originals_of_imagenet_c_are_named(tmp_path: Path) -> None:
+def test_missing_originals_of_imagenet_c_are_named(tmp_path: Path) -> None:
     trees.imagenet_c(tmp_path)
     data = trees.partial("imagenet-c", tmp_path, severity=5)
     with pytest.raises(UserError, match=r"no originals: put the ImageNet validation images as .*ImageNet-val/<wnid>"):
@@ -70,9 +70,9 @@ def test_originals_of_cifar_are_in_the_order_of_its_labels(tmp_path: Path) -> No
     assert list(originals.labels) == list(corrupted.labels)
     assert np.array_equal(originals.read(np.array([7, 2])), pixels[[7, 2]].transpose(0, 3, 1, 2))
     np.save(home / "original.npy", pixels[:19])
-    for look in (data.originals, data.source_images):
+    for call in (data.originals, data.source_images):
         with pytest.raises(UserError, match=r"original.npy: 19 images, expected 20"):
-            look("fog")
+            call("fog")
 
 
 def test_all_tasks_have_originals_or_none_has(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_all_tasks_have_originals_or_none_has(tmp_path: Path) -> None:
     assert find_originals(data, ("imagenet-r",)) == ({}, "no originals: this data has none")
 
 
-def test_inspect_shows_them_or_says_what_is_lacking(cli: Cli, tmp_path: Path) -> None:
+def test_inspect_stores_originals_or_says_what_is_missing(cli: Cli, tmp_path: Path) -> None:
     trees.imagenet_c(tmp_path, ("fog", "snow"))
     (tmp_path / "tree.yaml").write_text(SUITE)
     with torch.random.fork_rng(devices=[]):

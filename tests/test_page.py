@@ -1,4 +1,4 @@
-"""The page: everything is in it, and nothing in it runs but its own script."""
+"""The page: everything is in it, and only its own script runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_name_is_text_wherever_it_comes_from() -> None:
     assert data(text)["methods"][0]["label"] == EVIL
 
 
-def test_it_asks_for_nothing_from_outside(large: str) -> None:
+def test_it_requests_nothing_from_outside(large: str) -> None:
     seen = Reader(large)
     links = [value for _, attrs in seen.elements for key, value in attrs.items() if key in ("href", "src", "srcset")]
     assert links
@@ -88,21 +88,21 @@ def test_a_number_is_rounded_once(top1: float, shown: str) -> None:
     assert method["scores"][0] == pytest.approx(100 * top1)
 
 
-def test_what_a_reader_must_know_is_told() -> None:
+def test_notes_and_warnings_are_shown() -> None:
     records = [make_record("source", limit=100), make_failure("sar", "out of memory: use less", limit=100)]
     seen = Reader(made(records, warnings=("the clock ran backwards",))).text
-    for told in (
+    for note in (
         "NOT REPORTABLE",
         "out of memory: use less",
         "WARNING the clock ran backwards",
         "chip",
         "Failed cells",
     ):
-        assert told in seen
+        assert note in seen
     assert "Failed cells" not in Reader(made(records[:1])).text
 
 
-def test_settings_and_environment_of_each_row_are_there() -> None:
+def test_settings_and_environment_of_each_row_are_shown() -> None:
     first = make_record("tent", settings={"lr": 0.125, "seed": 0})
     second = replace(
         make_record("tent", settings={"lr": 0.125, "seed": 1}, seed=1), environment={"device_name": "other"}
@@ -176,13 +176,13 @@ def test_its_files_are_package_data() -> None:
         assert path.suffix in (".py", ".pyc", "") or f"*{path.suffix}" in listed
 
 
-def test_it_does_without_torch() -> None:
+def test_it_imports_no_torch() -> None:
     code = "import sys, tta_bench.report.page; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
-def test_rows_that_cannot_be_told_from_the_best_are_marked_for_eye_and_ear() -> None:
+def test_rows_that_may_equal_the_best_are_marked_visibly_and_for_screen_readers() -> None:
     records = [make_record("sar", 0.61), make_record("tent", 0.6), make_record("source", 0.4)]
     text = made(records, close=Close(frozenset({"tent"}), (CLOSE_NOTE,)))
     rows = {row.split("</a>")[0].split(">")[-1]: row for row in re.findall(r'<tr data-row="\d+">.*?</tr>', text)}
@@ -192,7 +192,7 @@ def test_rows_that_cannot_be_told_from_the_best_are_marked_for_eye_and_ear() -> 
     assert "≈" not in made(records)
 
 
-def test_published_numbers_stand_beside_with_the_reasons_against() -> None:
+def test_published_numbers_are_shown_with_the_reasons_against_comparing() -> None:
     text = made([*shipped("source", top1=0.47), *shipped("eata", limit=None, batch_size=64)])
     seen = Reader(text)
     assert "Measured and published" in seen.text

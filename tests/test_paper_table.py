@@ -1,4 +1,4 @@
-"""Published numbers beside measured ones, and the reasons why some must not be compared."""
+"""Published numbers beside measured ones, and the reasons why some are not comparable."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_rows_that_are_not_comparable_say_why(method: str, change: dict[str, Any
     assert table.notes[0].startswith(f"Not comparable, a: {reason}")
 
 
-def test_the_released_dpal_stands_beside_the_papers() -> None:
+def test_the_released_dpal_is_shown_beside_the_papers() -> None:
     records = [replace(r, score_point="perturbed") for r in shipped("dpal-official")]
     table = paper_table(compare(records))
     assert row(table, "dpal-official, paper")["Avg."] == "67.0 ±0.1"
@@ -107,7 +107,7 @@ def test_one_table_of_three_suites() -> None:
     }
 
 
-def test_images_that_the_released_code_resizes_otherwise_are_a_reason() -> None:
+def test_images_that_the_released_code_resizes_differently_are_a_reason() -> None:
     data = {"kind": "class-folders", "transform": {"interpolation": "bicubic"}}
     table = paper_table(compare(shipped("sar", "imagenet-r", data=data)))
     assert "resized bicubic, the paper's bilinear" in table.notes[0]
@@ -115,7 +115,7 @@ def test_images_that_the_released_code_resizes_otherwise_are_a_reason() -> None:
     assert not paper_table(compare(shipped("sar", "imagenet-r", data=data))).notes[0].startswith("Not comparable")
 
 
-def test_office_home_has_source_models_of_its_own() -> None:
+def test_office_home_has_its_own_source_models() -> None:
     table = paper_table(compare(shipped("tent", "office-home")))
     assert row(table, "tent, paper")["A→C"] == "69.1"
     assert "fine-tuned here" in table.notes[0]

@@ -1,4 +1,4 @@
-"""A paper is a folder: what ships is right, a second one needs no code, and a mistake in one is a line."""
+"""A paper is a folder: the shipped ones are right, a second one needs no code, and a mistake is one line."""
 
 from __future__ import annotations
 

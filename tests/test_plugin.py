@@ -1,4 +1,4 @@
-"""A stranger's package brings a method: installed metadata is all it takes."""
+"""A third-party package provides a method: installed metadata is enough."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_outside_method_runs_through_the_command_line(site: Path, tmp_path: P
     assert "mine" in done.stdout
 
 
-def test_a_plug_in_that_raises_on_import_stops_nothing_else(site: Path, tmp_path: Path) -> None:
+def test_a_plug_in_that_raises_on_import_does_not_affect_others(site: Path, tmp_path: Path) -> None:
     install(site, "broken", "broken = broken:Broken", "raise RuntimeError('no licence')")
     listed = tta_bench(site, "list", "methods")
     assert listed.returncode == 0
@@ -87,7 +87,7 @@ def test_a_plug_in_that_raises_on_import_stops_nothing_else(site: Path, tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_a_name_that_cannot_be_said_is_listed_as_broken(site: Path) -> None:
+def test_a_name_that_the_command_line_cannot_take_is_listed_as_broken(site: Path) -> None:
     install(site, "spoken", "my method = spoken:Mine", MINE)
     listed = tta_bench(site, "list", "methods")
     assert listed.returncode == 0
@@ -105,7 +105,7 @@ def test_a_name_claimed_twice_names_both(site: Path) -> None:
     assert "tta-bench" in ran.stderr
 
 
-def test_editing_a_method_makes_its_cells_new(site: Path, tmp_path: Path) -> None:
+def test_editing_a_method_changes_its_cells(site: Path, tmp_path: Path) -> None:
     command = (
         "run",
         "--suite",

@@ -1,4 +1,4 @@
-"""A package that brings a broken dataset, model or suite stops nothing else, and is named in one line."""
+"""A package with a broken dataset, model or suite does not affect others, and is named in one line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_dataset_that_cannot_be_imported(site: Path, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_dataset_that_is_none(code: str, said: str, site: Path, tmp_path: Path) -> None:
+def test_a_dataset_of_the_wrong_class(code: str, said: str, site: Path, tmp_path: Path) -> None:
     install(site, "theirs", "mine = theirs:Mine", code, "datasets")
     (tmp_path / "small.yaml").write_text(SMALL.replace("digits-c, severity: 5", "mine"))
     ran = tta_bench(site, "run", "--suite", tmp_path / "small.yaml", "--out", tmp_path / "run")

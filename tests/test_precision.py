@@ -22,7 +22,7 @@ from tta_bench.models import precision
 from tta_bench.report.rows import compare
 
 
-def test_a_cpu_that_dies_in_bf16_is_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_that_crashes_in_bf16_is_refused_with_a_workaround(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "_PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
     precision._bf16_crashes.cache_clear()
     with pytest.raises(UserError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"):
@@ -31,7 +31,7 @@ def test_a_cpu_that_dies_in_bf16_is_refused_with_a_way_out(monkeypatch: pytest.M
 
 
 def test_amp_never_crashes_the_tool(small_suite: Path, tmp_path: Path) -> None:
-    """It runs, or it is refused with one line; on no machine does it die of a signal."""
+    """It runs, or it is refused with one line; it never dies of a signal."""
     command = [sys.executable, "-m", "tta_bench.cli.main", "run", "--suite", str(small_suite), "--methods", "source"]
     done = subprocess.run(
         [*command, "--limit", "32", "--amp", "bf16", "--out", str(tmp_path / "run")],
@@ -43,7 +43,7 @@ def test_amp_never_crashes_the_tool(small_suite: Path, tmp_path: Path) -> None:
     assert ("source (bf16)" in done.stdout) if done.returncode == 0 else ("--amp bf16" in done.stderr)
 
 
-def test_amp_and_compile_make_other_cells_with_marked_rows() -> None:
+def test_amp_and_compile_are_separate_cells_with_marked_rows() -> None:
     assert len({make_cell("sar", amp=amp, compile=c).key for amp in (None, "bf16") for c in (False, True)}) == 4
     records = [make_record("sar"), make_record("sar", amp="bf16"), make_record("sar", compile=True)]
     assert [row.label for row in compare(records).rows] == ["sar", "sar (bf16)", "sar (compiled)"]
@@ -54,14 +54,14 @@ def test_an_unknown_precision_is_refused(cli: Cli) -> None:
     assert (status, "invalid choice" in err) == (2, True)
 
 
-def test_under_amp_a_pass_sees_the_weights_of_its_own_time() -> None:
+def test_under_amp_a_pass_uses_the_current_weights() -> None:
     """A cached cast would show a method's second pass the weights from before its update."""
     with precision.autocast(torch.device("cpu"), "bf16"):
         assert torch.is_autocast_enabled("cpu")
         assert not torch.is_autocast_cache_enabled()
 
 
-def test_an_old_gpu_that_only_pretends_bf16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_gpu_that_only_emulates_bf16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "V100")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)

@@ -1,4 +1,4 @@
-"""What a method learns from source images is learned once per method, settings, weights and source images."""
+"""A method learns from source images once per method, settings, weights and source images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METHODS = ("eata", "cfa", "foa-shift")
 
 
 def run(suite: Path, folder: Path, **choices: object) -> dict[tuple[str, str, int], Record]:
-    """A run in a process of its own, as far as memory goes."""
+    """A run that shares no memory with earlier ones, as in a new process."""
     store = Store.create(folder, "small")
     asked = requests(suite, limit=32, **choices)
     records = run_left(asked, Binder(CPU), store, Watcher())
@@ -26,14 +26,14 @@ def run(suite: Path, folder: Path, **choices: object) -> dict[tuple[str, str, in
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_is_learned_once_and_read_bit_for_bit(small_suite: Path, tmp_path: Path, method: str) -> None:
+def test_it_is_learned_once_and_read_back_exactly(small_suite: Path, tmp_path: Path, method: str) -> None:
     found = run(small_suite, tmp_path / "run", methods=(method,), seeds=(0, 1))
     assert [record.status for record in found.values()] == ["done"] * 4, [r.reason for r in found.values()]
     assert [record.prepared for record in found.values()] == ["learned", "read", "read", "read"]
     assert len(list((tmp_path / "run" / "prepared").glob("*.safetensors"))) == 1
     first, *others = found.values()
     assert first.prepare_forwards > 0
-    for record in others:  # they say what it cost where it was learned
+    for record in others:  # they hold the cost where it was learned
         assert record.prepare_forwards == first.prepare_forwards
         assert record.seconds["prepare"] == first.seconds["prepare"] > 0
     alone = run(small_suite, tmp_path / "alone", methods=(method,), seeds=(1,), tasks=("brightness",))

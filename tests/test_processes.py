@@ -1,4 +1,4 @@
-"""Work in another process meanwhile: its result, its death, and Ctrl-C."""
+"""Work in a background process: its result, its death, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def test_it_is_done_elsewhere() -> None:
+def test_work_runs_in_another_process() -> None:
     with meanwhile(who) as result:
         assert result() not in (0, os.getpid())
 
 
-def test_it_is_done_here_if_the_other_process_died() -> None:
+def test_work_runs_here_if_the_other_process_died() -> None:
     with meanwhile(die, os.getpid()) as result:
         assert result() == "done here"
 
 
-def test_work_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
+def test_unneeded_work_is_terminated(tmp_path: Path) -> None:
     note = tmp_path / "process"
 
     def interrupted() -> None:
@@ -66,8 +66,8 @@ def test_work_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
     assert not is_alive(int(note.read_text()))
 
 
-def test_ctrl_c_is_not_for_the_other_process() -> None:
-    """The first process of a program: multiprocessing then starts a helper of its own, which must change nothing."""
+def test_ctrl_c_does_not_reach_the_other_process() -> None:
+    """The first process of a program: multiprocessing then also starts a helper, which must change nothing."""
     program = (
         "from tta_bench.system import meanwhile\n"
         "from tests.test_processes import blocked\n"
@@ -77,8 +77,8 @@ def test_ctrl_c_is_not_for_the_other_process() -> None:
     assert done.stdout.strip() == "True", done.stderr
 
 
-def test_an_interrupt_that_was_held_comes_afterwards() -> None:
-    """In a program of its own: a test runner may have threads, and signals go to whichever takes them."""
+def test_a_delayed_interrupt_comes_afterwards() -> None:
+    """In a separate program: a test runner may have threads, and any thread may receive the signal."""
     program = (
         "import os, signal, time\n"
         "from tta_bench.system import interrupts_held\n"
@@ -104,8 +104,8 @@ def test_the_collector_is_left_as_it_was() -> None:
     assert gc.isenabled()
 
 
-def test_check_finds_the_same_when_it_looks_at_data_meanwhile(tmp_path: Path) -> None:
-    """As a user starts it: torch is not imported yet, so the data are listed by another process."""
+def test_check_finds_the_same_with_a_process_for_data(tmp_path: Path) -> None:
+    """As a user starts it: torch is not imported yet, so another process lists the data."""
     trees.imagenet_c(tmp_path, ("fog", "snow"))
     suite = tmp_path / "suite.yaml"
     suite.write_text(

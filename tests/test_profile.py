@@ -1,4 +1,4 @@
-"""`tta-bench profile`: every part of a step is told apart."""
+"""`tta-bench profile`: the parts of a step are separated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tta_bench.timing.profile import STEP, Tally, part_of
 
 @dataclass
 class Event:
-    """What torch's profiler gives, as far as it is read."""
+    """What we read of torch's profiler events."""
 
     name: str
     self_cpu_time_total: float
@@ -36,7 +36,7 @@ class Event:
         return [self, *(event for child in self.cpu_children for event in child.all())]
 
 
-def test_parts_are_told_apart() -> None:
+def test_parts_are_separated() -> None:
     step = Event(
         STEP,
         7.0,
@@ -54,7 +54,7 @@ def test_parts_are_told_apart() -> None:
     assert tally.operators["backward", "aten::mm"] == 20.0
 
 
-def test_a_backward_in_a_thread_of_its_own_is_no_idle_time() -> None:
+def test_a_backward_in_another_thread_is_not_idle_time() -> None:
     """As on a GPU: the step's thread waits while the engine's works."""
     step = Event(STEP, 30.0, [Event("aten::linear", 10.0, self_device_time_total=6.0)])
     backward = Event("autograd::engine::evaluate_function: AddmmBackward0", 25.0, thread=2, self_device_time_total=9.0)

@@ -1,4 +1,4 @@
-"""The table that grows while a run goes on."""
+"""The table that grows during a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_narrow_screen_shows_averages() -> None:
     assert text(live(width=30))[1] == ["source", "35.0"]
 
 
-def test_a_failure_is_said_and_leaves_the_table_alone() -> None:
+def test_a_failure_is_reported_and_leaves_the_table_unchanged() -> None:
     watcher = live()
     watcher.on_record(make_failure("sar", "it broke"), is_new=True)
     assert "it broke" in watcher.console.file.getvalue()  # type: ignore[attr-defined]

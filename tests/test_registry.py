@@ -1,4 +1,4 @@
-"""Methods are found by entry points; what goes wrong with one of them stops no other."""
+"""Methods are found through entry points; a broken one does not affect the others."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ def test_a_broken_plug_in_is_one_line_with_its_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["my method", "a,b", "a=b", "a/b", " a", ""])
-def test_a_name_that_no_command_line_can_say_is_refused(name: str) -> None:
+def test_a_name_that_the_command_line_cannot_take_is_refused(name: str) -> None:
     claims = Registry(claims={name: (entry(name, "tests.test_registry:Picky", "pkg-a"),)})
     with pytest.raises(UserError, match=rf"method '{name}' of pkg-a cannot be used: its name may have letters, digits"):
         claims.load(name)
 
 
 @pytest.mark.parametrize("name", ["my-method", "my_method2", "my.method"])
-def test_a_name_that_a_command_line_can_say_is_taken(name: str) -> None:
+def test_a_name_that_the_command_line_can_take_is_accepted(name: str) -> None:
     assert Registry(claims={name: (entry(name, "tests.test_registry:Picky", "pkg-a"),)}).load(name).__name__ == "Picky"
     assert settings.parse([f"{name}.lr=0.5"]) == {name: {"lr": 0.5}}
 
 
-def test_a_plug_in_that_is_no_method_is_refused() -> None:
+def test_a_plug_in_that_is_not_a_method_is_refused() -> None:
     wrong = Registry(claims={"mine": (entry("mine", "pathlib:Path", "pkg-a"),)})
     with pytest.raises(UserError, match="pathlib:Path is not a subclass of tta_bench.method.Method"):
         wrong.load("mine")

@@ -79,7 +79,7 @@ def test_the_time_table() -> None:
     assert "Measured on chip, 2 threads." in table.notes
 
 
-def test_times_of_several_versions_of_torch_are_told_apart() -> None:
+def test_times_are_separated_by_torch_version() -> None:
     def on(torch: str, record: Record) -> Record:
         return replace(record, environment={**record.environment, "packages": {"torch": torch}})
 
@@ -89,16 +89,16 @@ def test_times_of_several_versions_of_torch_are_told_apart() -> None:
     assert not any(note.startswith("Times were") for note in same)
     later = time_table(compare([on("2.15.0", source), on("2.16.0", sar)])).notes
     assert "Measured on chip, 2 threads, torch 2.15.0 and chip, 2 threads, torch 2.16.0." in later
-    told = "Times were measured under different conditions: compare forwards and backwards instead."
-    assert told in later
-    assert told in time_table(compare([source, replace(sar, environment={"device_name": "c", "threads": 2})])).notes
+    note = "Times were measured under different conditions: compare forwards and backwards instead."
+    assert note in later
+    assert note in time_table(compare([source, replace(sar, environment={"device_name": "c", "threads": 2})])).notes
 
 
 def test_without_source_there_is_no_ratio() -> None:
     assert entry(time_table(compare([make_record("sar")])), "sar", "× Source") == "–"
 
 
-def test_source_of_another_folder_is_the_measure_for_every_row(tmp_path: Path) -> None:
+def test_source_of_another_folder_is_the_unit_of_every_row(tmp_path: Path) -> None:
     records = {
         "one": [make_record("source", ms=2, seed=0), make_record("sar", ms=6, seed=0)],
         "two": [make_record("tent", ms=4, seed=seed) for seed in (0, 1)],
@@ -113,7 +113,7 @@ def test_source_of_another_folder_is_the_measure_for_every_row(tmp_path: Path) -
     assert shown == {"source": "1.00", "sar": "3.00", "tent": "2.00", "dpal": "4.00"}
 
 
-def test_a_compiled_row_is_held_against_the_compiled_source() -> None:
+def test_a_compiled_row_is_compared_with_the_compiled_source() -> None:
     plain = [make_record("source", ms=4), make_record("sar", ms=8)]
     table = time_table(
         compare([*plain, *(make_record(m, ms=ms, compile=True) for m, ms in (("source", 2), ("sar", 6)))])
@@ -169,7 +169,7 @@ def test_parts_of_streams_are_left_out_or_marked() -> None:
     assert any(note.startswith("NOT REPORTABLE") for note in compare([part]).notes)
 
 
-def test_old_code_gives_way_to_new() -> None:
+def test_results_of_old_code_are_replaced() -> None:
     old, new = make_record("sar", 0.1, method_code="old"), make_record("sar", 0.2, method_code="new")
     comparison = compare([old, new])
     assert [row.first.top1 for row in comparison.rows] == [0.2]
@@ -226,12 +226,12 @@ def test_one_failed_seed_leaves_no_average() -> None:
     assert entry(table, "sar", "Avg.") == "–"
 
 
-def test_fewer_seeds_are_told() -> None:
+def test_fewer_seeds_are_reported() -> None:
     records = [make_record("sar", seed=0), make_record("sar", seed=1), make_record("dpal", seed=0)]
     assert "WARNING dpal has seeds 0 where others have 0, 1." in compare(records).notes
 
 
-def test_a_second_forward_is_seen_for_what_it_is() -> None:
+def test_a_second_forward_shows_in_the_counts() -> None:
     record = replace(make_record("dpal"), score_point="perturbed", sample_forwards=200, needs_source=True)
     table = accuracy_table(compare([record]))
     assert [entry(table, "dpal", column) for column in ("scored", "fwd", "src")] == ["perturbed", "2.00", "yes"]

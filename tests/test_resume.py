@@ -1,4 +1,4 @@
-"""Running the same command again: what is finished stays, what is damaged runs again, and both are said."""
+"""Running the same command again: finished cells stay, damaged ones run again, and both are reported."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def test_a_first_run_reuses_nothing(cli: Cli, small_suite: Path) -> None:
     assert "Reused" not in cli(*command(small_suite, "--limit", 32))[1]
 
 
-def test_resuming_says_how_much_was_there(cli: Cli, small_suite: Path) -> None:
+def test_resuming_reports_how_much_was_reused(cli: Cli, small_suite: Path) -> None:
     cli(*command(small_suite, "--limit", 32))
     _, shown, _ = cli(*command(small_suite, "--limit", 32, "--seeds", "0,1"))
     assert "Reused 2 of 4 cells (use --fresh to run them again)." in shown
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut off"])
-def test_a_cell_without_whole_predictions_runs_again(cli: Cli, small_suite: Path, damage: str) -> None:
+def test_a_cell_with_incomplete_predictions_runs_again(cli: Cli, small_suite: Path, damage: str) -> None:
     cli(*command(small_suite, "--limit", 32))
     path = min((small_suite.parent / "run" / "cells").glob("*.npy"))  # of brightness
     whole = path.read_bytes()

@@ -147,7 +147,7 @@ def fails(message: str) -> Callable[[Toy, Tensor], Tensor]:
         (lambda m, b: None, "adapt returned NoneType"),
     ],
 )
-def test_a_bad_method_fails_its_cell_and_no_other(
+def test_a_bad_method_fails_only_its_cell(
     behaviour: Callable[[Toy, Tensor], Tensor], reason: str, small_suite: Path, toy: type[Toy]
 ) -> None:
     toy.behaviour = behaviour
@@ -191,7 +191,7 @@ def test_every_cell_gets_a_fresh_model(small_suite: Path, toy: type[Toy]) -> Non
 
 
 def test_peak_memory_is_that_of_adapting(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a method learns from source images once may take more, and is told apart."""
+    """Learning from source images may take more memory, once, and is measured separately."""
     peaks = iter([500, 300])
     monkeypatch.setattr(memory, "peak", lambda device: {"bytes": next(peaks), "measure": "made up"})
     started: list[str] = []

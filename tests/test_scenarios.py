@@ -22,7 +22,7 @@ from tta_bench.suites.suite import Suite
 CLASSES, EACH = 12, 15
 COUNT = CLASSES * EACH
 
-# Of the first stream with seed 0. Recorded: a change would unmatch old records.
+# Of the first stream with seed 0. Recorded: a change would make old records incomparable.
 DIGESTS: dict[tuple[str, str], str] = {
     ("digits-c-5", "normal"): "1b2708fb4c890f03",
     ("digits-c-5", "single"): "ce8f390cdeffdc78",
@@ -41,7 +41,7 @@ DIGESTS: dict[tuple[str, str], str] = {
 
 @cache
 def fake(task: str, severity: int | None) -> ImageSet:
-    """Stands for a task's images: names and labels, as many of each class."""
+    """Fake images of a task: names and labels, equally many of each class."""
     labels = np.arange(COUNT) // EACH
     ids = [f"{task}/{severity or 5}/{label:02d}/{i:03d}" for i, label in enumerate(labels)]
     return ArrayImages(np.zeros((COUNT, 3, 1, 1), np.uint8), labels, ids)
@@ -100,14 +100,14 @@ def test_every_image_comes_once(suite: Suite, scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["normal", "single"])
-def test_classes_come_in_no_order(suite: Suite, scenario: str) -> None:
+def test_classes_are_shuffled(suite: Suite, scenario: str) -> None:
     for stream in streams(suite, scenario):
         assert runs(labels(stream)) < 1.25  # 12 classes at random: 1.09
         assert [len(batch) for batch in stream.batches(1)] == [1] * COUNT
     assert streams(suite, "single")[0].digest != streams(suite, "normal")[0].digest
 
 
-def test_continual_brings_task_after_task(suite: Suite) -> None:
+def test_continual_streams_task_by_task(suite: Suite) -> None:
     (stream,) = streams(suite, "continual")
     assert stream.task_of(stream.order).tolist() == [task for task in suite.tasks for _ in range(COUNT)]
     for start in range(0, len(stream.order), COUNT):
@@ -123,7 +123,7 @@ def test_mixed_has_several_tasks_in_every_batch(suite: Suite) -> None:
     assert runs(labels(stream)) < 1.25
 
 
-def test_gradual_rises_and_falls_on_images_of_its_own(suite: Suite) -> None:
+def test_gradual_rises_and_falls_without_repeating_images(suite: Suite) -> None:
     for stream, task in zip(streams(suite, "gradual"), suite.tasks, strict=True):
         severities = [int(name.split("/")[-3]) for name in seen(stream)]
         assert severities == [severity for severity in RISE_AND_FALL for _ in range(COUNT // len(RISE_AND_FALL))]
@@ -143,7 +143,7 @@ def test_label_shift_has_runs_as_long_as_its_ratio_says(
         assert np.abs(np.bincount(found, minlength=CLASSES) / DRAWS_PER_CLASS - 1).max() < 0.4
 
 
-def test_gradual_is_refused_where_there_are_no_severities(suite: Suite) -> None:
+def test_gradual_is_refused_without_severities(suite: Suite) -> None:
     data = open_dataset(suite.data, suite.tasks, None)
     if "severity" in suite.data:
         assert type(data.at_severity(1)) is type(data)

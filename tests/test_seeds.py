@@ -1,4 +1,4 @@
-"""A method's own seed follows the cell's, unless it is set: then it stays, and the row stays one."""
+"""A method's seed is the cell's unless it is set; then it is fixed, and all seeds share one row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_seed_that_is_set_makes_one_row_over_all_seeds(cli: Cli, small_suite: 
     assert found == {"dpalFalse": [0, 0, 1, 1], "dpalTrue": [0, 0, 1, 1]}
 
 
-def test_a_seed_that_follows_tells_no_methods_apart() -> None:
+def test_a_seed_taken_from_the_cell_does_not_split_rows() -> None:
     follows = [make_cell("dpal", seed=seed, settings={"lr": 1, "seed": seed}) for seed in (0, 1)]
     stays = [make_cell("dpal", seed=seed, settings={"lr": 1, "seed": 0}, seed_is_set=True) for seed in (0, 1)]
     assert [cell.own_settings for cell in follows] == [{"lr": 1}] * 2

@@ -1,4 +1,4 @@
-"""A request is plain data: it needs no torch, survives JSON, and names what is asked."""
+"""A request is plain data: it needs no torch, survives JSON, and identifies what is requested."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_it_is_frozen(small_suite: Path) -> None:
         spec.seed = 3  # type: ignore[misc]
 
 
-def test_the_label_is_no_part_of_what_is_asked(small_suite: Path) -> None:
+def test_the_label_is_not_part_of_the_request(small_suite: Path) -> None:
     spec = requests(small_suite)[0]
     assert replace(spec, label="other").digest == spec.digest
     assert replace(spec, seed=9).digest != spec.digest
@@ -58,7 +58,7 @@ def test_methods_follow_each_other_on_a_stream(small_suite: Path) -> None:
     ] * 2
 
 
-def test_a_models_file_has_its_whole_path(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_models_file_has_its_absolute_path(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(small_suite.parent)
     found = requests(small_suite, model="vit_tiny=here/w.npz")
     assert {spec.model for spec in found} == {f"vit_tiny={small_suite.parent}/here/w.npz"}
@@ -87,13 +87,13 @@ def test_a_typo_is_one_line(small_suite: Path, choices: dict[str, object], said:
         ("sede", 0, "job 3: unknown key 'sede'; did you mean 'seed'"),
     ],
 )
-def test_a_request_that_does_not_fit_is_one_line(small_suite: Path, key: str, wrong: object, said: str) -> None:
+def test_a_wrong_request_is_one_line(small_suite: Path, key: str, wrong: object, said: str) -> None:
     content = {**requests(small_suite)[0].to_json(), key: wrong}
     with pytest.raises(UserError, match=said):
         CellSpec.from_json(content, "job 3")
 
 
-def test_no_torch_is_imported_to_list_what_is_asked() -> None:
+def test_listing_requests_imports_no_torch() -> None:
     code = (
         "import sys\n"
         "from tta_bench.runs import listing, known, spec\n"

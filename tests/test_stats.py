@@ -1,4 +1,4 @@
-"""Intervals cover, tests agree with their definitions; on simulated streams of known difference."""
+"""Intervals cover and tests match their definitions, on simulated streams with known differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def simulate(
             order = rng.permutation(n)
             mood, swing = np.empty(batches), rng.choice([-1.0, 1.0], batches)
             stays = rng.random(batches) < memory
-            for i in range(batches):  # a mood stays with probability `memory`, or is drawn anew
+            for i in range(batches):  # a mood stays with probability `memory`, or is drawn again
                 mood[i] = mood[i - 1] if i and stays[i] else swing[i]
             a = rng.random(n) < 0.6
             b = rng.random(n) < 0.65 + suits_b[order] + (0.05 * np.repeat(mood, size) if memory else 0)
@@ -69,8 +69,8 @@ def test_the_spread_of_batches_with_a_memory_is_found(pace: float, batches: int)
 
 
 @pytest.mark.parametrize("batches", [20, 60, 200])
-def test_a_learning_curve_is_no_memory(batches: int) -> None:
-    """A method that gets better along the stream is not unsure: its interval stays of the order of the noise."""
+def test_a_learning_curve_is_not_memory(batches: int) -> None:
+    """Getting better along the stream is no uncertainty: the interval stays of the order of the noise."""
     rng = np.random.default_rng(0)
     learnt = 1 - np.exp(-np.arange(batches) / (0.3 * batches))
     widths = []
@@ -92,7 +92,7 @@ def test_independent_samples_would_claim_too_much() -> None:
     assert misses / 200 > 0.15  # where 0.05 is promised
 
 
-def test_under_no_difference_p_is_small_as_often_as_it_says() -> None:
+def test_under_no_difference_p_values_are_calibrated() -> None:
     rng = np.random.default_rng(0)
     small = 0
     for _ in range(300):
@@ -124,7 +124,7 @@ def test_tasks_weigh_alike_however_many_seeds_they_have() -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 5, 12])
-def test_agreeing_on_a_short_stream_is_no_proof(batches: int) -> None:
+def test_agreeing_on_a_short_stream_proves_nothing(batches: int) -> None:
     n = 10 * batches
     found = estimate([Blocks(Stream("t", "i", 0, np.zeros(n, np.int8), np.arange(n), 10))])
     assert found.low < 0 < found.high

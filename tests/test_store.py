@@ -1,4 +1,4 @@
-"""What is finished is never lost, and what is damaged is never used."""
+"""Finished results are never lost, and damaged ones are never used."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_unusable_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="is a file, expected a folder"):
         Store.create(tmp_path / "file", "s")
@@ -108,7 +108,7 @@ def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         Store.open(tmp_path / "nothing")
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="cannot be written"):
         Store.create(tmp_path / "file" / "run", "s")
@@ -138,7 +138,7 @@ def test_damaged_predictions_are_named(tmp_path: Path, damage: bytes) -> None:
         store.predictions(record)
 
 
-def test_a_file_of_another_shape_asks_for_no_memory(tmp_path: Path) -> None:
+def test_a_file_of_another_shape_allocates_no_memory(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     record = keep(store, make_record("sar"))
     content = store.prediction_file(record.cell).read_bytes()
@@ -200,7 +200,7 @@ def test_predictions_of_another_cell_are_refused(tmp_path: Path) -> None:
         Runs([store.folder])
 
 
-def test_a_record_under_another_name_counts_neither_twice_nor_in_its_place(tmp_path: Path) -> None:
+def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     one, other = (keep(store, make_record(name)) for name in ("sar", "tent"))
     place = store.prediction_file(other.cell).with_suffix(".json")
@@ -220,7 +220,7 @@ def test_labels_that_differ_within_a_stream_are_refused(tmp_path: Path) -> None:
         Runs([store.folder])
 
 
-def test_two_folders_with_other_results_of_one_cell_are_refused(tmp_path: Path) -> None:
+def test_two_folders_with_different_results_of_one_cell_are_refused(tmp_path: Path) -> None:
     stores = [Store.create(tmp_path / name, "s") for name in ("a", "b")]
     for store, share in zip(stores, (0.5, 0.6), strict=True):
         keep(store, make_record("sar", share))

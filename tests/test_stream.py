@@ -37,7 +37,16 @@ def test_the_order_is_a_shuffle_with_nothing_lost() -> None:
 
 
 def test_the_order_never_changes_between_versions() -> None:
-    assert stream(n=8).order.tolist() == [2, 0, 5, 7, 6, 4, 3, 1]  # recorded: a change would unmatch old records
+    assert stream(n=8).order.tolist() == [
+        2,
+        0,
+        5,
+        7,
+        6,
+        4,
+        3,
+        1,
+    ]  # recorded: a change would make old records incomparable
 
 
 @pytest.mark.parametrize("change", [{"suite": "t"}, {"tasks": ("snow",)}, {"seed": 1}, {"scenario": "single"}])
@@ -55,7 +64,7 @@ def test_the_order_depends_on_nothing_else() -> None:
     assert stream().digest == before
 
 
-def test_a_limit_takes_the_beginning() -> None:
+def test_a_limit_keeps_the_beginning() -> None:
     whole, part = stream(), make_stream(Normal(), "s", 0, [Part("fog", images())], limit=10)
     assert list(part.order) == list(whole.order[:10])
     assert part.digest != whole.digest
@@ -86,7 +95,7 @@ def test_a_limited_gradual_stream_still_rises_and_falls() -> None:
 
 
 @pytest.mark.parametrize(("limit", "is_part"), [(None, False), (99, True), (100, False), (101, False)])
-def test_a_limit_that_cuts_nothing_is_none(limit: int | None, is_part: bool) -> None:
+def test_a_limit_that_cuts_nothing_is_no_limit(limit: int | None, is_part: bool) -> None:
     part = make_stream(Normal(), "s", 0, [Part("fog", images())], limit)
     assert part.is_part is is_part
     assert (part.digest == stream().digest) is not is_part

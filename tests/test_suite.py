@@ -63,7 +63,7 @@ def test_mistakes_are_named(old: str, new: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b", "just words"])
-def test_what_is_no_mapping_is_refused(text: str) -> None:
+def test_content_that_is_not_a_mapping_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="expected keys and values"):
         suite.parse(text, "mine.yaml")
 
@@ -81,7 +81,7 @@ def test_unknown_suites_get_a_suggestion() -> None:
         suite.load("digits-c-6")
 
 
-def test_a_suite_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_suite_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         suite.load(str(tmp_path / "none.yaml"))
 
@@ -127,7 +127,7 @@ def test_the_page_about_suite_files_is_up_to_date(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("what", [("copy", "digits-c-9"), ("copy",), ()])
-def test_a_wrong_word_is_one_line(cli: Cli, what: tuple[str, ...]) -> None:
+def test_bad_arguments_are_one_line(cli: Cli, what: tuple[str, ...]) -> None:
     status, _, said = cli("suite", *what)
     assert status == 2
     assert said.count("\n") == 1

@@ -71,7 +71,7 @@ def test_a_cut_off_tar_is_named(tmp_path: Path, cut: int) -> None:
         trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
 
 
-def test_what_is_no_tar_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_tar_is_named(tmp_path: Path) -> None:
     (tmp_path / "fog.tar").write_bytes(b"x" * 2000)
     with pytest.raises(UserError, match="fog.tar: not a readable uncompressed tar"):
         trees.partial("imagenet-c", tmp_path, severity=5).open("fog")

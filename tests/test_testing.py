@@ -22,7 +22,7 @@ shallow = partial(tiny_vit, depth=2)
 
 
 class Good(Method):
-    """Descends on entropy by the final norm, with momentum: small, and it has something to forget."""
+    """Entropy descent on the final norm, with momentum: small, but with state to reset."""
 
     needs_source = True
 
@@ -275,7 +275,7 @@ def test_all_promises_are_listed_unless_nothing_can_be_built() -> None:
     assert list(dict(check_promises(NeedsASetting, model=shallow))) == ["it can be built"]
 
 
-def test_a_wrong_name_is_said() -> None:
+def test_an_unknown_name_is_reported() -> None:
     with pytest.raises(BrokenPromise, match="tnet: it can be built: unknown method 'tnet'; did you mean 'tent'?"):
         check_method("tnet")
 

@@ -1,4 +1,4 @@
-"""Timing statistics and gates, on clocks that the test makes up."""
+"""Timing statistics and gates, on simulated clocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Machine:
-    """A made-up machine whose speed drifts and that sometimes stalls; steps return what its clock would show."""
+    """A simulated machine whose speed drifts and that sometimes stalls; steps return what its clock would show."""
 
     def __init__(self, seed: int, noise: float = 0.04, stalls: float = 0.1) -> None:
         self.rng = np.random.default_rng(seed)
@@ -113,7 +113,7 @@ def test_who_goes_first_alternates() -> None:
     assert calls == ["b0", "a0", "a1", "b1", "a0", "b0", "b1", "a1"]
 
 
-def test_a_machine_that_misleads_fails_nothing_within_its_error() -> None:
+def test_a_biased_machine_fails_nothing_within_its_bias() -> None:
     gate = RatioGate(0.05, Ratio(1.2, 1.15, 1.25))
     outcomes = [gate.outcome(Ratio(value, value - 0.02, value + 0.02)) for value in (1.0, 1.1, 1.3)]
     assert outcomes == ["ok", "cannot tell", "slower"]
@@ -257,7 +257,7 @@ def test_bad_input_is_one_line(
 
 
 def test_the_workflow_needs_no_right_to_comment() -> None:
-    """On a pull request from a fork the token only reads: the result is told in the job's summary, too."""
+    """On a pull request from a fork the token is read-only: the job's summary shows the result, too."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "timing.yml").read_text())
     steps = {step["run"].split()[0]: step for step in workflow["jobs"]["timing"]["steps"] if "timing.md" in str(step)}
     assert steps["gh"]["continue-on-error"] is True

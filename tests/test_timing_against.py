@@ -1,4 +1,4 @@
-"""Two revisions of a stranger's package, side by side: `timing check --against`."""
+"""Two revisions of a third-party package, side by side: `timing check --against`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_slower_revision_is_caught(repo: Path, site: Path) -> None:
     assert run("git", "worktree", "list", cwd=repo).stdout.count("\n") == 1, "the worktree is gone again"
 
 
-def test_the_checkout_counts_not_what_is_installed(repo: Path, site: Path) -> None:
+def test_the_checkout_is_timed_not_the_installed_package(repo: Path, site: Path) -> None:
     (repo / "mine.py").write_text(
         CODE.format(share=0).replace("self.model(batch)", "self.model(batch) + self.model(batch)")
     )
@@ -100,8 +100,8 @@ def test_the_checkout_counts_not_what_is_installed(repo: Path, site: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_same_revision_is_no_alarm(repo: Path, site: Path) -> None:
-    """With weights of one's own, too, named from here: the two revisions run in another folder."""
+def test_the_same_revision_raises_no_alarm(repo: Path, site: Path) -> None:
+    """With a relative path to weights, too: the two revisions run in another folder."""
     embedded = resources.files("tta_bench.models.checkpoints") / "digits_vit.safetensors"
     (repo / "own.safetensors").write_bytes(embedded.read_bytes())
     done = check(repo, site, "HEAD", "--budget", "20s", "--model", "own.safetensors")
@@ -116,7 +116,7 @@ def test_a_revision_that_does_not_work_is_one_line(repo: Path, site: Path) -> No
     assert done.stderr.count("\n") == 1
 
 
-def test_a_revision_older_than_timing_is_told_so(tmp_path: Path) -> None:
+def test_a_revision_older_than_timing_is_refused(tmp_path: Path) -> None:
     (tmp_path / "old" / "tta_bench").mkdir(parents=True)
     (tmp_path / "old" / "tta_bench" / "__init__.py").touch()
     child = Child(tmp_path / "workload.pt", tmp_path / "old", dict(os.environ), "revision v0")
@@ -129,7 +129,7 @@ def test_a_revision_older_than_timing_is_told_so(tmp_path: Path) -> None:
         child.close()
 
 
-def test_a_method_that_the_other_revision_lacks_is_new(repo: Path, site: Path) -> None:
+def test_a_method_missing_from_the_other_revision_is_new(repo: Path, site: Path) -> None:
     commit(repo, CODE.format(share=0))
     (repo / "setup.cfg").write_text(SETUP + "    second = mine:Mine\n")
     (repo / "mine.py").write_text(CODE.format(share=0) + "\n")

@@ -37,7 +37,7 @@ def slowed(adapt: Adapt, share: float) -> Adapt:
 
 
 def with_hidden_forward(adapt: Adapt) -> Adapt:
-    """The same step and a forward that nobody needs."""
+    """The same step plus an unneeded forward."""
 
     def longer(self: Any, batch: Tensor) -> Tensor:
         with torch.no_grad():
@@ -49,7 +49,7 @@ def with_hidden_forward(adapt: Adapt) -> Adapt:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A baseline of TENT on this machine, taken by a process of its own, as in an earlier CI job."""
+    """A baseline of TENT on this machine, taken by a separate process, as in an earlier CI job."""
     path = tmp_path_factory.mktemp("timing") / "baseline.json"
     command = [sys.executable, "-m", "tta_bench.cli.main", "timing", "record", "--out", str(path)]
     subprocess.run([*command, "--methods", "tent", "--budget", "30s"], check=True, capture_output=True)
@@ -89,9 +89,9 @@ def test_a_hidden_forward_is_caught_without_a_clock(cli: Cli, recorded: Path, mo
     assert "tent: more work per image than the baseline: sample-forwards 1 → 2" in out
 
 
-def test_nothing_changed_is_no_alarm(cli: Cli, recorded: Path) -> None:
+def test_no_change_raises_no_alarm(cli: Cli, recorded: Path) -> None:
     code, verdict, out = check(cli, recorded)
-    assert code in (0, 3), out  # a machine that is too busy may leave it open, but cries no wolf
+    assert code in (0, 3), out  # a machine that is too busy may leave it open, but raises no false alarm
     assert verdict["outcome"] != "slower"
     assert check(cli, recorded, "--exact-only")[0] == 0
 
@@ -123,7 +123,7 @@ def test_a_baseline_of_other_weights_is_refused(cli: Cli, recorded: Path) -> Non
         (lambda m, b: 1 / 0, "ZeroDivisionError"),
     ],
 )
-def test_a_method_that_fails_is_no_pass(
+def test_a_failing_method_does_not_pass(
     behaviour: Adapt, told: str, cli: Cli, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installed().load("tent"), "adapt", behaviour)

@@ -1,4 +1,4 @@
-"""What `timing` adapts to is what was asked for: again from a baseline, and in another folder or process."""
+"""`timing` adapts to what was requested: also when repeated from a baseline, in another folder or process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ methods: {source: {}}
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A baseline of two methods, each with a setting of its own."""
+    """A baseline of two methods, each with its own setting."""
     from tta_bench.cli.main import main
 
     path = tmp_path_factory.mktemp("timing") / "b.json"
@@ -47,7 +47,7 @@ def test_a_baseline_with_settings_can_be_checked(cli: Cli, recorded: Path) -> No
     assert "tent (lr=0.002): the same counts" in out
 
 
-def test_methods_are_named_as_they_were_asked_for(cli: Cli, recorded: Path) -> None:
+def test_methods_keep_the_names_from_the_command(cli: Cli, recorded: Path) -> None:
     code, out, err = cli("timing", "check", "--baseline", recorded, "--exact-only", "--methods", "sar")
     assert (code, err) == (0, "")
     assert "sar (lr=0.01): the same counts" in out
@@ -57,7 +57,7 @@ def test_methods_are_named_as_they_were_asked_for(cli: Cli, recorded: Path) -> N
     assert "--methods eata: not in the baseline (known: sar, source, tent)" in err
 
 
-def test_the_device_is_kept_with_its_number(recorded: Path) -> None:
+def test_the_device_keeps_its_number(recorded: Path) -> None:
     assert repeat(baseline.read(recorded).workload).device == "cpu:0"
 
 
@@ -81,7 +81,7 @@ def test_the_chosen_gpu_is_the_current_one_where_steps_run(monkeypatch: pytest.M
 def test_a_model_file_is_found_from_another_folder(
     model: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a child of --against looks for it; without a name it is the file of the task's domain."""
+    """As a child process of --against finds it; by default it is the file of the task's domain."""
     trees.office_home(tmp_path)
     note = checkpoint.Note({"timm": "test_vit", "num_classes": 3}, (0.5,) * 3, (0.5,) * 3)
     checkpoint.save(checkpoint.build(note), note, tmp_path / "models" / FILE)

@@ -1,4 +1,4 @@
-"""`tta-bench train-source office-home`: trains, goes on after an interruption, and the suite finds its models."""
+"""`tta-bench train-source office-home`: trains, resumes after an interruption, and the suite finds its models."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ OTHERS = {"domain": "images", "seed": "seed, initial weights", "epochs": "epochs
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_another_training_is_neither_taken_up_nor_lost(
+def test_another_training_is_neither_resumed_nor_lost(
     cli: Cli, data: Path, tmp_path: Path, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out.safetensors"
@@ -128,7 +128,7 @@ def test_the_suite_finds_the_model_of_each_domain(cli: Cli, data: Path, tmp_path
     run = ("run", "--suite", "office-home", "--data-root", data, "--methods", "source", "--limit", 8, "--seeds", 0)
     status, _, err = cli(*run, "--out", tmp_path / "run")
     assert (status, err.count("\n")) == (2, 1)
-    assert "`tta-bench train-source office-home --domain Art` makes it" in err
+    assert "make it with `tta-bench train-source office-home --domain Art`" in err
     for domain in DOMAINS:
         assert cli(*command(data, domain, "--epochs", 1))[0] == 0
         assert (data / "models" / f"office-home-{domain}.safetensors").is_file()
@@ -145,8 +145,8 @@ def test_the_suite_finds_the_model_of_each_domain(cli: Cli, data: Path, tmp_path
     assert {record["samples"] for record in records} == {8}
 
 
-def test_a_model_that_was_trained_here_may_be_the_start_of_another(cli: Cli, data: Path, tmp_path: Path) -> None:
-    """Its header says what it is: neither its name nor that of the embedded model is one of timm's."""
+def test_a_model_trained_here_can_start_another_training(cli: Cli, data: Path, tmp_path: Path) -> None:
+    """Its header describes it: neither its name nor that of the embedded model is a timm name."""
     first, second, third = (tmp_path / f"{name}.safetensors" for name in ("first", "second", "of timm"))
     words = ("train-source", "office-home", "--domain", "Art", "--data-root", data, "--epochs", 1)
     assert cli(*words, "--model", "digits-vit", "--out", first)[0] == 0
@@ -160,7 +160,7 @@ def test_a_model_that_was_trained_here_may_be_the_start_of_another(cli: Cli, dat
     assert models.load(str(third)).architecture == {"timm": TAG, "num_classes": CLASSES}
 
 
-def test_the_note_tells_a_command_that_makes_the_same_again(
+def test_the_note_holds_a_command_that_reproduces_the_weights(
     cli: Cli, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = tmp_path / "my start.safetensors"
@@ -170,9 +170,9 @@ def test_the_note_tells_a_command_that_makes_the_same_again(
         cli(*words, "--model", f"{TAG}={start}", "--epochs", 1, "--seed", 3, "--out", tmp_path / "a.safetensors")[0]
         == 0
     )
-    told = checkpoint.load(tmp_path / "a.safetensors")[1].made_by["command"]
-    assert told in (tmp_path / "a.md").read_text()
-    assert cli(*shlex.split(told)[1:], "--data-root", data, "--out", tmp_path / "b.safetensors")[0] == 0
+    command = checkpoint.load(tmp_path / "a.safetensors")[1].made_by["command"]
+    assert command in (tmp_path / "a.md").read_text()
+    assert cli(*shlex.split(command)[1:], "--data-root", data, "--out", tmp_path / "b.safetensors")[0] == 0
     first, second = (load_file(tmp_path / f"{name}.safetensors") for name in "ab")
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -212,7 +212,7 @@ def test_a_mistake_is_one_line(
     assert not list(tmp_path.rglob("*.safetensors/*"))
 
 
-def test_a_part_of_a_domain_is_refused_without_talk_of_suites(
+def test_part_of_a_domain_is_refused_without_mentioning_suites(
     cli: Cli, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(DOMAINS, "Art", 2427)

@@ -1,4 +1,4 @@
-"""The published rows are right, and a Source that is far from them is noticed before hours are spent."""
+"""The published rows are right, and a Source that is far from them is noticed before a long run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HALF = (0.5, 0.5, 0.5)
 
 
 def expecting(monkeypatch: pytest.MonkeyPatch, **rows: float) -> None:
-    """A paper in which Source scores so many percent on these tasks."""
+    """A paper in which Source scores this many percent on these tasks."""
     table = PaperTable(suites=("small",), source_above="too good", source_below="too bad")
     found = {task: SourceRow(Published(accuracy), table) for task, accuracy in rows.items()}
     monkeypatch.setattr(tripwire, "source_row", lambda paper, suite, task: found.get(task))
@@ -67,17 +67,17 @@ def suspicious(
 
 
 @pytest.mark.parametrize("scenario", ["single", "continual", "gradual", "label-shift", "mixed"])
-def test_every_scenario_is_held_against_the_same_fair_draw(
+def test_every_scenario_is_judged_on_the_same_fair_draw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
-    """Not against the few classes, the mild severity or the mixture with which it begins."""
+    """Not on the few classes, the low severity or the mixture that it starts with."""
     found = suspicious(tmp_path, monkeypatch, scenario=scenario_of(scenario))
     assert found == suspicious(tmp_path, monkeypatch)
-    (told,) = found.values()
-    assert "images of contrast, the paper reports 99.9 %" in told
+    (warning,) = found.values()
+    assert "images of contrast, the paper reports 99.9 %" in warning
 
 
-def test_few_images_take_no_warning_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_images_clear_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(suspicious(tmp_path, monkeypatch, accuracy=39.0).values()) == [""]
     assert suspicious(tmp_path, monkeypatch, accuracy=39.0, limit=2) == {}
     store = Store.create(tmp_path / "run", "small")
@@ -89,7 +89,7 @@ def test_few_images_take_no_warning_back(tmp_path: Path, monkeypatch: pytest.Mon
     assert store.warnings() == {}
 
 
-def test_a_report_warns_of_the_weights_it_shows(tmp_path: Path) -> None:
+def test_a_report_warns_about_the_weights_it_shows(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     keep(store, make_record("sar"))
     used = make_record("sar").cell.weights
@@ -97,7 +97,7 @@ def test_a_report_warns_of_the_weights_it_shows(tmp_path: Path) -> None:
     assert Runs([tmp_path / "run"]).warnings() == ["far off"]
 
 
-def test_every_source_model_is_tried_on_a_task_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_source_model_is_tried_on_its_own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Binder.model
 
     def own(self: Binder, spec: CellSpec) -> SourceModel:
@@ -108,7 +108,7 @@ def test_every_source_model_is_tried_on_a_task_of_its_own(tmp_path: Path, monkey
     expecting(monkeypatch, contrast=99.9, brightness=99.9)
     (tmp_path / "small.yaml").write_text(SMALL + "paper: dpal\n")
     found = tripwire.suspicions(requests(tmp_path / "small.yaml", methods=("source",)), Binder(CPU))
-    assert {weights: told.split("images of ")[1].split(",")[0] for weights, told in found.items()} == {
+    assert {weights: text.split("images of ")[1].split(",")[0] for weights, text in found.items()} == {
         "weights of contrast": "contrast",
         "weights of brightness": "brightness",
     }

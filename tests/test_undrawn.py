@@ -13,7 +13,7 @@ from tta_bench.models import weights
 
 
 @pytest.mark.parametrize("name", ["test_vit", "test_vit3", "test_convnext", "test_resnet", "test_efficientnet"])
-def test_weights_of_a_file_make_the_network_whole(name: str, tmp_path: Path) -> None:
+def test_a_files_weights_fill_the_whole_network(name: str, tmp_path: Path) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         drawn = timm.create_model(name).eval()

@@ -1,4 +1,4 @@
-"""What may not be read, or leads nowhere, is named in one line; what is beside it is looked at all the same."""
+"""Unreadable files and broken links are named in one line; everything beside them is still checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD = "name: mine\nabout: a test\nmodel: none\nbatch_size: 2\nmethods: {source:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A little of every kind of data."""
+    """A small tree of every kind of data."""
     trees.imagenet_c(tmp_path, ("fog", "snow"))
     trees.clean_imagenet(tmp_path, "ImageNet/val")
     trees.class_folders(tmp_path, "imagenet-r", trees.some_wnids(2))
@@ -39,7 +39,7 @@ def opened(kind: str, task: str, **options: Any) -> Any:
     return lambda root: trees.partial(kind, root, **options).open(task)
 
 
-LOOKS = {
+CALLS = {
     "ImageNet-C": opened("imagenet-c", "fog", severity=5),
     "ImageNet-C/fog": opened("imagenet-c", "fog", severity=5),
     "ImageNet-C/fog/5": opened("imagenet-c", "fog", severity=5),
@@ -55,10 +55,10 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize(("place", "look"), LOOKS.items(), ids=LOOKS)
-def test_an_unreadable_folder_is_named(root: Path, place: str, look: Any) -> None:
+@pytest.mark.parametrize(("place", "call"), CALLS.items(), ids=CALLS)
+def test_an_unreadable_folder_is_named(root: Path, place: str, call: Any) -> None:
     with denied(root / place), pytest.raises(UserError, match=rf"/{place} cannot be .*\(Permission denied\)") as caught:
-        look(root)
+        call(root)
     assert "\n" not in str(caught.value)
 
 
@@ -67,7 +67,7 @@ def test_an_unreadable_data_root_is_named(root: Path) -> None:
         trees.partial("imagenet-c", root, severity=5).open("fog")
 
 
-def test_check_goes_on_after_an_unreadable_folder_and_run_stops_in_one_line(cli: Cli, root: Path) -> None:
+def test_check_continues_after_an_unreadable_folder_and_run_stops_in_one_line(cli: Cli, root: Path) -> None:
     suite = root / "suite.yaml"
     suite.write_text(f"{HEAD}tasks: [fog, snow]\ndata: {{kind: imagenet-c, severity: 5, allow_partial: true}}\n")
     with denied(root / "ImageNet-C" / "fog"):
@@ -79,24 +79,24 @@ def test_check_goes_on_after_an_unreadable_folder_and_run_stops_in_one_line(cli:
     assert (said.count("\n"), "(Permission denied)" in said) == (1, True)
 
 
-def test_an_unreadable_image_need_not_be_got_again(tmp_path: Path) -> None:
+def test_an_unreadable_image_need_not_be_replaced(tmp_path: Path) -> None:
     path = trees.write(tmp_path / "a.jpg")
     with denied(path), pytest.raises(UserError) as caught:
         decode(path, path, photograph(224))
     assert str(caught.value) == f"{path}: cannot be read (Permission denied)"
 
 
-def test_a_class_folder_that_leads_to_itself_is_named(root: Path) -> None:
+def test_a_class_folder_that_links_to_itself_is_named(root: Path) -> None:
     link = root / "imagenet-r" / wnids()[5]
     link.symlink_to(link.name)
     data = trees.partial("class-folders", root, **R)
-    for look in (lambda: data.open("imagenet-r"), data.class_mask):
+    for call in (lambda: data.open("imagenet-r"), data.class_mask):
         with pytest.raises(UserError, match=f"imagenet-r/{link.name}: a link that cannot be followed"):
-            look()
+            call()
 
 
 @pytest.mark.parametrize("how", ["a folder", "loop", "dangling"])
-def test_a_listed_name_that_is_no_file_is_named(root: Path, how: str) -> None:
+def test_a_listed_name_that_is_not_a_file_is_named(root: Path, how: str) -> None:
     data = trees.partial("file-list", root, **VISDA)
     folder = root / "VisDA-2021" / "val_data"
     (folder / "unlisted.jpg").symlink_to("nowhere")
@@ -109,7 +109,7 @@ def test_a_listed_name_that_is_no_file_is_named(root: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("to", ["fog.tar", "nowhere.tar"])
-def test_a_tar_that_leads_nowhere_is_named_and_only_where_it_is_needed(root: Path, to: str) -> None:
+def test_a_broken_link_to_a_tar_is_named_only_if_the_tar_is_needed(root: Path, to: str) -> None:
     home = root / "ImageNet-C"
     trees.packed(home / "snow", home / "weather.tar", "snow")
     data = trees.partial("imagenet-c", root, severity=5)
@@ -123,13 +123,13 @@ def test_a_tar_that_leads_nowhere_is_named_and_only_where_it_is_needed(root: Pat
 
 
 @pytest.mark.parametrize("to", ["ImageNet-C", "nowhere"])
-def test_a_home_that_leads_nowhere_is_named(tmp_path: Path, to: str) -> None:
+def test_a_broken_link_to_the_data_is_named(tmp_path: Path, to: str) -> None:
     (tmp_path / "ImageNet-C").symlink_to(to)
     with pytest.raises(UserError, match=re.escape(f"{tmp_path}/ImageNet-C: a link that cannot be followed")):
         trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
 
 
-def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path) -> None:
+def test_an_invalid_file_name_counts_as_missing(tmp_path: Path) -> None:
     data: Dataset = trees.partial("class-folders", tmp_path, **{**R, "folder": "a\0b"})
     with pytest.raises(UserError, match="no data for this suite"):
         data.open("a\0b")

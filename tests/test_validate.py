@@ -1,4 +1,4 @@
-"""Content that strangers wrote: a mistake is one line with its place, and no text brings the process down."""
+"""Untrusted content: a mistake is one line with its place, and no text crashes the process."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def test_all_missing_keys_are_named_at_once() -> None:
 
 
 @pytest.mark.parametrize("content", [None, [], "text", 3])
-def test_what_has_no_keys_is_refused(content: object) -> None:
+def test_content_without_keys_is_refused(content: object) -> None:
     with pytest.raises(UserError, match="^f: expected keys and values, got "):
         validate.read(Outer, content, "f")
 
 
-def test_describe_says_what_read_takes() -> None:
+def test_describe_lists_what_read_accepts() -> None:
     name, count, *_, limit = validate.describe(Outer)
     assert (name.name, name.expected, name.required, name.about) == (
         "name",
@@ -103,7 +103,7 @@ def test_describe_says_what_read_takes() -> None:
     assert (limit.expected, limit.required, limit.default) == ("a whole number of at least 1 or none", False, None)
 
 
-def test_yaml_reads_as_an_author_means_it() -> None:
+def test_yaml_reads_as_its_author_means_it() -> None:
     text = "a: 1e-3\nb: 2024-01-01\nbase: &base {x: 1}\nc: {<<: *base, y: [*base, *base]}"
     found = {"a": 0.001, "b": "2024-01-01", "base": {"x": 1}, "c": {"x": 1, "y": [{"x": 1}, {"x": 1}]}}
     assert parse.from_yaml(text, "f") == found
@@ -160,7 +160,7 @@ def test_hostile_json_is_one_line(text: str | bytes, said: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_what_cannot_be_shown_is_still_refused() -> None:
+def test_values_that_cannot_be_shown_are_still_refused() -> None:
     with pytest.raises(
         UserError, match="f: count: expected a whole number of at least 1, got a list too large to show"
     ):

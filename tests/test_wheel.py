@@ -1,4 +1,4 @@
-"""The sdist is the whole source, and the wheel carries all that a run needs: suites, checkpoint, methods, the paper."""
+"""The sdist is the whole source, and the wheel has all that a run needs: suites, checkpoint, methods, papers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-# What is no part of the source: results/runs, and what git, pip, make and tests leave behind.
+# Not part of the source: results/runs, and what git, pip, make and tests leave behind.
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
 
 
@@ -74,7 +74,7 @@ def test_checkout_and_sdist_make_the_same_wheel(source: Path, wheel: Path, tmp_p
         }
 
 
-def test_it_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
     """Installed beside this environment's torch, but away from the checkout."""
     venv.create(tmp_path / "venv", with_pip=False, system_site_packages=False)
     python = tmp_path / "venv" / "bin" / "python"

@@ -15,7 +15,7 @@ from tta_bench.datasets.imagenet import wnids
 
 
 def picture(seed: int, size: tuple[int, int] = (40, 30)) -> Image.Image:
-    """A smooth picture of a seed's own colours: JPEG keeps it recognisable."""
+    """A smooth image with colours from a seed: JPEG keeps it recognisable."""
     rng = np.random.default_rng(seed)
     small = Image.fromarray(rng.integers(0, 256, (3, 4, 3), dtype=np.uint8))
     return small.resize(size, Image.Resampling.BICUBIC)
@@ -120,7 +120,7 @@ def everything(images: Any) -> Any:
 
 
 def broken(path: Path, how: str) -> str:
-    """Break an image file; returns what is said about it."""
+    """Break an image file; returns the expected error."""
     content = path.read_bytes()
     path.unlink()
     if how == "truncated":
@@ -134,6 +134,6 @@ def broken(path: Path, how: str) -> str:
         return "not an image"
     if how == "a folder":
         path.mkdir()
-        return "expected an image file"
+        return "not a file, expected an image"
     path.symlink_to(path.name if how == "loop" else "nowhere.JPEG")
     return "a link that cannot be followed"

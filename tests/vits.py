@@ -1,4 +1,4 @@
-"""A small ViT of timm's, and its weights in files of every form that is accepted."""
+"""A small timm ViT, and its weights in files of every accepted form."""
 
 from __future__ import annotations
 

@@ -101,9 +101,8 @@ def build(note: Note) -> nn.Module:
 def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
     """How weights differ from a network's, with the first names of each kind; None if they fit."""
     own = network.state_dict()
-    missing = [
-        name for name in own if name not in state and not name.endswith("num_batches_tracked")
-    ]  # torch adds these
+    optional = "num_batches_tracked"  # torch adds these
+    missing = [name for name in own if name not in state and not name.endswith(optional)]
     unexpected = [name for name in state if name not in own]
     other = [
         f"{name} {tuple(state[name].shape)} where the model has {tuple(tensor.shape)}"
