@@ -27,18 +27,37 @@ def clipped(grads: Tensors, max_norm: float) -> Tensors:
     return torch._foreach_mul(grads, (max_norm / (length + 1e-6)).clamp(max=1.0))
 
 
-class Sgd:
-    """Gradient descent with momentum, without weight decay, on gradients given by hand."""
+class Descent:
+    """Steps of a torch optimiser on gradients given by hand."""
 
-    def __init__(self, tensors: Tensors, *, lr: float, momentum: float) -> None:
+    def __init__(self, tensors: Tensors, optimizer: torch.optim.Optimizer) -> None:
         self.tensors = tensors
-        self._optimizer = torch.optim.SGD(tensors, lr=lr, momentum=momentum, foreach=True)
+        self._optimizer = optimizer
 
     def step(self, grads: Tensors) -> None:
         for tensor, grad in zip(self.tensors, grads, strict=True):
             tensor.grad = grad
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+
+
+class Sgd(Descent):
+    """Gradient descent with momentum."""
+
+    def __init__(
+        self, tensors: Tensors, *, lr: float, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0
+    ) -> None:
+        sgd = torch.optim.SGD(
+            tensors, lr=lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, foreach=True
+        )
+        super().__init__(tensors, sgd)
+
+
+class AdamW(Descent):
+    """Steps scaled by moving averages of the gradient and its square, with weight decay apart from both."""
+
+    def __init__(self, tensors: Tensors, *, lr: float, weight_decay: float) -> None:
+        super().__init__(tensors, torch.optim.AdamW(tensors, lr=lr, weight_decay=weight_decay, foreach=True))
 
 
 class Sam(Sgd):

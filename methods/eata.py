@@ -13,6 +13,7 @@ originals of some ImageNet-C images: a mild leak worth knowing about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ from tta_bench.errors import UserError
 
 from ._optim import Tensors, gradients
 from ._prepared import fitting
+from ._variants import extends
 from .eta import Eta
 
 
@@ -32,27 +34,9 @@ class Eata(Eta):
     needs = ("source images",)
     needs_source = True
 
-    def __init__(
-        self,
-        model: nn.Module,
-        *,
-        num_classes: int,
-        batch_size: int = 64,
-        lr: float | None = None,
-        momentum: float = 0.9,
-        entropy_threshold: float | None = None,
-        redundancy_threshold: float = 0.05,
-        fisher_weight: float = 2000.0,
-    ) -> None:
-        super().__init__(
-            model,
-            num_classes=num_classes,
-            batch_size=batch_size,
-            lr=lr,
-            momentum=momentum,
-            entropy_threshold=entropy_threshold,
-            redundancy_threshold=redundancy_threshold,
-        )
+    @extends(Eta.__init__)
+    def __init__(self, model: nn.Module, *, fisher_weight: float = 2000.0, **settings: Any) -> None:
+        super().__init__(model, **settings)
         self.fisher_weight = fisher_weight
         self._fisher: list[Tensor] = []
 

@@ -127,4 +127,4 @@ def test_what_contradicts_itself_is_refused_by_both(cli: Cli, small_suite: Path,
     status, _, err = cli(verb, "--suite", small_suite, "--cache", tmp_path / "file")
     assert (status, "file is a file, expected a folder" in " ".join(err.split())) == (2, True)
     status, _, err = cli(verb, "--suite", small_suite, "--scenario", "single", "--batch-size", "4")
-    assert (status, "--scenario single has batches of 1, not 4" in err) == (2, True)
+    assert (status, "--scenario single requires batches of 1, got 4" in err) == (2, True)

@@ -49,10 +49,8 @@ def test_every_image_is_opened_and_the_bad_ones_named(cli: Cli, half_bad: Path) 
     lines = shown.splitlines()
     start = lines.index("ERROR task fog: 30 of 60 images are bad:")
     folder = half_bad / "ImageNet-C" / "fog" / "5"
-    assert (
-        lines[start + 1] == f"      {folder}/n01440764/ILSVRC2012_val_00000001.JPEG: is no image: get this file again"
-    )
-    assert sum("get this file again" in line for line in lines) == opening.SHOWN
+    assert lines[start + 1] == f"      {folder}/n01440764/ILSVRC2012_val_00000001.JPEG: not an image: replace this file"
+    assert sum("replace this file" in line for line in lines) == opening.SHOWN
     assert lines[start + 1 + opening.SHOWN] == "      and 10 more"
     assert any(line.startswith("ok    task snow: 2 classes, 60 images, 60 opened") for line in lines)
     assert status == 2
@@ -109,5 +107,5 @@ def test_without_its_classes_no_method_is_tried_and_the_cause_is_told_once(
     suite = tmp_path / "suite.yaml"
     suite.write_text(IMAGENET_R)
     status, shown, _ = cli("check", "--suite", suite, "--data-root", tmp_path, "--model", "toy")
-    assert (status, shown.count("ERROR"), shown.count("nothing for this suite")) == (2, 1, 1)
-    assert "methods on toy: not tried, the classes of their images are not known" in shown
+    assert (status, shown.count("ERROR"), shown.count("no data for this suite")) == (2, 1, 1)
+    assert "methods on toy: not tried, the classes are unknown" in shown

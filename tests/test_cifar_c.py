@@ -52,8 +52,8 @@ def test_bad_arrays_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="frost.npy: 90 images, but labels.npy has 100"):
         data.open("frost")
     (home / "fog.npy").write_bytes((home / "fog.npy").read_bytes()[:3000])
-    with pytest.raises(UserError, match="fog.npy: no readable array"):
+    with pytest.raises(UserError, match="fog.npy: not a readable array"):
         data.open("fog")
     np.save(home / "labels.npy", np.full(100, 10))
-    with pytest.raises(UserError, match="labels.npy: expected a row of labels from 0 to 9"):
+    with pytest.raises(UserError, match="labels.npy: expected a 1-D array of labels from 0 to 9"):
         data.open("fog")

@@ -153,7 +153,7 @@ BAD = [
     (["run", "--methods", "tent", "--set", "source.lr=1"], "method 'source' is not in this run"),
     (["run", "--set", "lr=1"], "expected METHOD.SETTING=VALUE"),
     (["run", "--device", "tpu"], "device 'tpu'"),
-    (["run", "--device", "cuda:99"], "device 'cuda:99' is not there"),
+    (["run", "--device", "cuda:99"], "device 'cuda:99' is not available"),
     (["run", "--limit", "0"], "expected a whole number of at least 1, got '0'"),
     (["run", "--batch-size", "-3"], "expected"),
     (["run", "--seeds", "a"], "expected whole numbers"),

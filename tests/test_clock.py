@@ -140,7 +140,7 @@ def test_the_chosen_gpu_is_the_current_one_too(monkeypatch: pytest.MonkeyPatch) 
     for name in ("cuda", "cuda:1", "cpu"):
         pick_device(name)
     assert chosen == [torch.device("cuda:1")]
-    with pytest.raises(UserError, match="device 'cuda:2' is not there: this machine has cpu, cuda:0, cuda:1"):
+    with pytest.raises(UserError, match="device 'cuda:2' is not available: this machine has cpu, cuda:0, cuda:1"):
         pick_device("cuda:2")
 
 

@@ -138,7 +138,7 @@ def test_damaged_predictions_are_one_line(cli: Cli, tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:100])
     status, _, err = cli("compare", tmp_path, "--a", "source", "--b", "sar")
     assert (status, err.count("\n")) == (2, 1)
-    assert "damaged, its digest is not the one in its record" in err
+    assert "damaged, its digest differs from the one in its record" in err
 
 
 def test_compare_shows_and_writes(cli: Cli, tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def test_a_data_root_is_asked_for_in_one_line(config: dict[str, Any], tmp_path: 
     task = open_dataset(config, (), None).tasks()[0]
     for root, said in (
         (None, "this suite needs --data-root DIR with "),
-        (tmp_path / "none", "none is no folder: expected one with "),
-        (tmp_path, "nothing for this suite in --data-root .*: expected "),
+        (tmp_path / "none", "none is not a folder: expected one with "),
+        (tmp_path, "no data for this suite in --data-root .*: expected "),
     ):
         for look in (Dataset.open, Dataset.inspect):
             with pytest.raises(UserError, match=said) as caught:

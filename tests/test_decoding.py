@@ -48,7 +48,7 @@ def test_a_model_of_another_size_gets_its_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{"resize": 10, "crop": 20}, {"resize": 10, "crop": 10, "interpolation": "cubic"}])
 def test_impossible_transforms_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="too few to cut 20 from|interpolation: expected one of"):
+    with pytest.raises(UserError, match="cannot crop 20 pixels from|interpolation: expected one of"):
         Transform(**wrong)
 
 

@@ -97,10 +97,10 @@ def test_figure_writes_what_is_asked_for(cli: Cli, run: Path, tmp_path: Path) ->
 
 
 BAD = [
-    (["run", "tsne"], "is no inspection"),
+    (["run", "tsne"], "is not an inspection"),
     (["seen", "curve"], "is an inspection, and this figure needs a run's folder"),
     (["nowhere", "curve"], "is not a run folder"),
-    (["nowhere", "tsne"], "is no inspection"),
+    (["nowhere", "tsne"], "is not an inspection"),
     (["run", "pie"], "invalid choice"),
     (["run", "curve", "--cost", "time"], "--cost means nothing to 'curve' (which knows --tasks, --methods, --where)"),
     (["run", "curve", "--tasks", "fgo"], "no stream 'fgo'; did you mean 'fog'"),

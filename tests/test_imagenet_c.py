@@ -99,7 +99,7 @@ def test_an_empty_class_folder_is_named(tmp_path: Path) -> None:
 def test_folders_that_are_no_class_are_named(tmp_path: Path) -> None:
     home = trees.imagenet_c(tmp_path)
     trees.write(home / "fog" / "5" / "n99999999" / "a.JPEG")
-    with pytest.raises(UserError, match="'n99999999' is no ImageNet class"):
+    with pytest.raises(UserError, match="'n99999999' is not an ImageNet class"):
         trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
 
 

@@ -47,9 +47,9 @@ def logits_of(model: nn.Module) -> Callable[[Tensor], dict[str, Tensor]]:
 def test_attention_is_that_of_the_class_token_to_the_patches() -> None:
     vit, (batch,) = small_vit(), stream(1, 3)
     expected = weights_by_hand(vit, lambda: vit(batch))[:, :, 0, 1:].mean(1)
-    sight = probe.look(vit, logits_of(vit), batch)
-    torch.testing.assert_close(sight.attention, expected.reshape(3, 2, 2))
-    torch.testing.assert_close(sight.features["logits"], vit(batch).detach())
+    captured = probe.capture(vit, logits_of(vit), batch)
+    torch.testing.assert_close(captured.attention, expected.reshape(3, 2, 2))
+    torch.testing.assert_close(captured.features["logits"], vit(batch).detach())
 
 
 def test_tokens_of_a_method_in_front_are_no_patches() -> None:
@@ -57,9 +57,9 @@ def test_tokens_of_a_method_in_front_are_no_patches() -> None:
     method = build_method("dpal", vit, num_classes=10, batch_size=3, params={"shift_tokens": 2})
     expected = weights_by_hand(vit, lambda: method.features(batch))
     assert expected.shape[-1] == 2 + 1 + 4
-    sight = probe.look(vit, method.features, batch)
-    torch.testing.assert_close(sight.attention, expected[:, :, 2, 3:].mean(1).reshape(3, 2, 2))
-    assert sight.features["shifts"].shape == (12, 3, 24)
+    captured = probe.capture(vit, method.features, batch)
+    torch.testing.assert_close(captured.attention, expected[:, :, 2, 3:].mean(1).reshape(3, 2, 2))
+    assert captured.features["shifts"].shape == (12, 3, 24)
 
 
 def test_tokens_of_a_method_in_between_are_found_too() -> None:
@@ -71,7 +71,7 @@ def test_tokens_of_a_method_in_between_are_found_too() -> None:
 
     vit.blocks[0].register_forward_pre_hook(enter)
     expected = weights_by_hand(vit, lambda: vit(batch))[:, :, 0, 6:].mean(1)
-    torch.testing.assert_close(probe.look(vit, logits_of(vit), batch).attention, expected.reshape(3, 2, 2))
+    torch.testing.assert_close(probe.capture(vit, logits_of(vit), batch).attention, expected.reshape(3, 2, 2))
 
 
 def test_patches_are_those_that_the_blocks_leave() -> None:
@@ -81,9 +81,9 @@ def test_patches_are_those_that_the_blocks_leave() -> None:
     vit(batch)
     for hook in hooks:
         hook.remove()
-    first, last = probe.look(vit, logits_of(vit), batch).patches
+    first, last = probe.capture(vit, logits_of(vit), batch).patches
     torch.testing.assert_close(first, left[0][:, 1:].detach())
-    # The last block runs unfused while it is looked at: the same to rounding.
+    # The last block runs unfused during the capture: equal up to rounding.
     torch.testing.assert_close(last, left[-1][:, 1:].detach())
 
 
@@ -97,7 +97,7 @@ def test_nothing_stays_behind_even_after_a_failure() -> None:
         raise ValueError("no luck")
 
     with pytest.raises(ValueError, match="no luck"):
-        probe.look(vit, breaks, batch)
+        probe.capture(vit, breaks, batch)
     assert attn.fused_attn is fused
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in vit.modules())
 
@@ -105,20 +105,20 @@ def test_nothing_stays_behind_even_after_a_failure() -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (nn.Linear(2, 2), "Linear is none"),
+        (nn.Linear(2, 2), "Linear is not one"),
         (small_vit(class_token=False, global_pool="avg"), "has none"),
     ],
 )
-def test_models_that_show_nothing_are_refused(model: nn.Module, said: str) -> None:
+def test_models_without_class_token_attention_are_refused(model: nn.Module, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        probe.visible(model)
+        probe.require_vit(model)
 
 
 @pytest.mark.parametrize("name", registry.installed().names())
-def test_looking_changes_no_later_batch(name: str) -> None:
+def test_capturing_changes_no_later_batch(name: str) -> None:
     batches = stream(4, 8)
 
-    def logits(look: bool) -> list[Tensor]:
+    def logits(with_capture: bool) -> list[Tensor]:
         vit = small_vit()
         method = build_method(name, vit, num_classes=10, batch_size=8)
         if method.needs_source:
@@ -126,8 +126,8 @@ def test_looking_changes_no_later_batch(name: str) -> None:
         found = []
         for batch in batches:
             found.append(method.adapt(batch))
-            if look:
-                features = probe.look(vit, method.features, batch).features
+            if with_capture:
+                features = probe.capture(vit, method.features, batch).features
                 assert features["logits"].shape == (8, 10)
         return found
 

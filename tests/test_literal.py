@@ -47,7 +47,7 @@ def test_make_corrupted_names_its_folder(cli: Cli, folder: Path, tmp_path: Path)
     status, shown, _ = cli("make-corrupted", "--from", clean, "--out", folder, *words)
     assert status == 1
     assert f"2 images, 1 files each, into {folder}\n" in shown
-    assert f"BAD {clean / 'n01440764' / 'bad.JPEG'}: is no image" in shown
+    assert f"BAD {clean / 'n01440764' / 'bad.JPEG'}: not an image" in shown
 
 
 def test_train_source_names_its_file(cli: Cli, folder: Path) -> None:

@@ -16,7 +16,7 @@ from tta_bench_methods._optim import Sam
 from tests.reference import lifted_forward, pairwise_similarity
 from tests.small import small_vit, stream
 from tests.traces import golden_batches, golden_model
-from tta_bench import Method, build_method, registry, settings
+from tta_bench import Method, build_method
 
 
 def on_meta(name: str) -> VisionTransformer:
@@ -273,15 +273,3 @@ def test_eata_is_held_to_the_source_weights() -> None:
 
     assert drift("eata", fisher_weight=0.0) == drift("eta")
     assert drift("eata", fisher_weight=2000.0) < 0.9 * drift("eta")
-
-
-def test_dpal_as_released_takes_the_settings_of_dpal_and_hands_them_all_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    dpal, official = (registry.installed().load(name) for name in ("dpal", "dpal-official"))
-    own, theirs = settings.defaults(official), settings.defaults(dpal)
-    assert list(own) == list(theirs)
-    assert {name for name in own if own[name] != theirs[name]} == {"predictor_init", "similarity_batch", "score"}
-    seen: dict[str, Any] = {}
-    monkeypatch.setattr(dpal, "__init__", lambda self, model, **given: seen.update(given))
-    given = {name: object() for name in ("num_classes", "batch_size", *own)}
-    official(nn.Identity(), **given)
-    assert seen == given

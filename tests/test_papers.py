@@ -119,7 +119,7 @@ def test_a_suite_without_a_paper_says_so(cli: Cli, tmp_path: Path) -> None:
     [
         ("paper.yaml", "title: t\ntables: {main: {suite: [s]}}", "paper.yaml: tables: main: unknown key 'suite'; did"),
         ("paper.yaml", "title: t", "paper.yaml: missing key 'tables'"),
-        ("paper.yaml", "title: [", "paper.yaml: no valid YAML"),
+        ("paper.yaml", "title: [", "paper.yaml: invalid YAML"),
         ("paper.yaml", MINE.replace("model: n", "source_table: mian"), "unknown source_table 'mian'; did you mean"),
         ("accuracy.csv", "table,method,task,accuracy\nmain,ours,fog,x", "line 2: accuracy: expected a number, got 'x'"),
         ("accuracy.csv", "table,method,accuracy\nmain,ours,1", "line 2: missing task"),

@@ -24,10 +24,10 @@ from tta_bench.report.rows import compare
 
 def test_a_cpu_that_dies_in_bf16_is_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "_PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
-    precision._cpu_dies_in_bf16.cache_clear()
+    precision._bf16_crashes.cache_clear()
     with pytest.raises(UserError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"):
         precision.refuse_missing_bf16(torch.device("cpu"))
-    precision._cpu_dies_in_bf16.cache_clear()
+    precision._bf16_crashes.cache_clear()
 
 
 def test_amp_never_crashes_the_tool(small_suite: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_name_that_a_command_line_can_say_is_taken(name: str) -> None:
 
 def test_a_plug_in_that_is_no_method_is_refused() -> None:
     wrong = Registry(claims={"mine": (entry("mine", "pathlib:Path", "pkg-a"),)})
-    with pytest.raises(UserError, match="pathlib:Path is no subclass of tta_bench.method.Method"):
+    with pytest.raises(UserError, match="pathlib:Path is not a subclass of tta_bench.method.Method"):
         wrong.load("mine")
 
 

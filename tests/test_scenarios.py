@@ -148,7 +148,7 @@ def test_gradual_is_refused_where_there_are_no_severities(suite: Suite) -> None:
     if "severity" in suite.data:
         assert type(data.at_severity(1)) is type(data)
     else:
-        with pytest.raises(UserError, match="--scenario gradual needs data with severities"):
+        with pytest.raises(UserError, match="--scenario gradual requires data with severities"):
             data.at_severity(1)
 
 
@@ -156,7 +156,7 @@ def test_single_has_batches_of_one(cli: Cli, small_suite: Path, tmp_path: Path) 
     words = ("run", "--suite", small_suite, "--methods", "source", "--scenario", "single", "--out", tmp_path / "run")
     status, _, err = cli(*words, "--batch-size", 4)
     assert (status, err.count("\n")) == (2, 1)
-    assert "--scenario single has batches of 1, not 4" in err
+    assert "--scenario single requires batches of 1, got 4" in err
     assert cli(*words, "--limit", 3)[0] == 0
     records = [json.loads(file.read_text()) for file in (tmp_path / "run" / "cells").glob("*.json")]
     assert [(r["cell"]["batch_size"], r["samples"], len(r["batch_seconds"])) for r in records] == [(1, 3, 3)] * 2

@@ -75,7 +75,9 @@ def test_an_edited_record_is_noticed(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     content["cell"]["seed"] = 7
     path.write_text(json.dumps(content))
-    with pytest.raises(UserError, match="its digest does not fit its content: the same `tta-bench run` moves it aside"):
+    with pytest.raises(
+        UserError, match="its digest does not match its content: the same `tta-bench run` moves it aside"
+    ):
         store.records()
 
 
@@ -129,7 +131,7 @@ def test_damaged_predictions_are_named(tmp_path: Path, damage: bytes) -> None:
     record = keep(store, make_record("sar"))
     (path,) = store.cells.glob("*.npy")
     path.write_bytes(damage)
-    with pytest.raises(UserError, match=rf"{path.name}: damaged, its digest is not the one in its record"):
+    with pytest.raises(UserError, match=rf"{path.name}: damaged, its digest differs from the one in its record"):
         store.predictions(record)
     path.unlink()
     with pytest.raises(UserError, match=rf"{path.name}: predictions cannot be read"):
@@ -194,7 +196,7 @@ def test_predictions_of_another_cell_are_refused(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     one, other = (keep(store, make_record(name, share)) for name, share in (("sar", 0.5), ("tent", 0.7)))
     store.prediction_file(one.cell).write_bytes(store.prediction_file(other.cell).read_bytes())
-    with pytest.raises(UserError, match="its digest is not the one in its record"):
+    with pytest.raises(UserError, match="its digest differs from the one in its record"):
         Runs([store.folder])
 
 

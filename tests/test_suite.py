@@ -54,7 +54,7 @@ def test_a_suite_reads_back() -> None:
         ("name: mine", "name: ../mine", "mine.yaml: name: expected a name"),
         ("name: mine", "name: mine\nname: other", "key 'name' appears twice"),
         ("tent: {lr: 1e-3}", "tent: 3", "mine.yaml: methods: tent: expected keys and values"),
-        ("name: mine", "name: [", "mine.yaml: no valid YAML"),
+        ("name: mine", "name: [", "mine.yaml: invalid YAML"),
     ],
 )
 def test_mistakes_are_named(old: str, new: str, said: str) -> None:

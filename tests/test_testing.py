@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from tests.conftest import Cli
 from tta_bench import Method
+from tta_bench.measure.process import process_state
 from tta_bench.registry import Registry
 from tta_bench.testing import PROMISES, BrokenPromise, check_method, check_promises, tiny_vit
-from tta_bench.testing.process import process_state
 
 RELU = nn.ReLU()
 shallow = partial(tiny_vit, depth=2)

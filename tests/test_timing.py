@@ -172,7 +172,7 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [(None, "No such file"), ("{", "no valid JSON"), ("[]", "format 1"), ('{"format": 2}', "format 1"),
+    [(None, "No such file"), ("{", "invalid JSON"), ("[]", "format 1"), ('{"format": 2}', "format 1"),
      ('{"format": 1}', "missing keys 'workload', 'machine', 'noise_floor', 'methods'"),
      ("[" * 100_000, "too many levels"), ('{"format": ' + "9" * 5000 + "}", "4300 digits")],
 )  # fmt: skip

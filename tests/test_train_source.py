@@ -180,7 +180,7 @@ def test_the_note_tells_a_command_that_makes_the_same_again(
 BAD = [
     (["--domain", "Atr"], "office-home: unknown domain 'Atr'; did you mean 'Art'"),
     ([], "train-source office-home needs --domain: Art, Clipart, Product or RealWorld"),
-    (["--domain", "Art", "--data-root", "none"], "--data-root none is no folder"),
+    (["--domain", "Art", "--data-root", "none"], "--data-root none is not a folder"),
     (["--domain", "Product"], "OfficeHome/Product is missing: expected OfficeHome/<Art|"),
     (["--domain", "Art", "--out", "file/art.safetensors"], "file/art.safetensors cannot be written"),
     (["--domain", "Art", "--out", "folder.safetensors"], "folder.safetensors is a folder, expected a file"),

@@ -53,9 +53,9 @@ def test_a_run_warns_and_the_report_remembers(cli: Cli, tmp_path: Path, monkeypa
     (tmp_path / "small.yaml").write_text(SMALL + "paper: dpal\n")
     command = ("--suite", tmp_path / "small.yaml", "--methods", "source", "--limit", 64, "--out", tmp_path / "run")
     _, shown, _ = cli("run", *command)
-    assert "the paper 99.9 %" in " ".join(shown.split())
+    assert "the paper reports 99.9 %" in " ".join(shown.split())
     _, reported, _ = cli("report", tmp_path / "run")
-    assert "the paper 99.9 %" in " ".join(reported.split())
+    assert "the paper reports 99.9 %" in " ".join(reported.split())
 
 
 def suspicious(
@@ -74,7 +74,7 @@ def test_every_scenario_is_held_against_the_same_fair_draw(
     found = suspicious(tmp_path, monkeypatch, scenario=scenario_of(scenario))
     assert found == suspicious(tmp_path, monkeypatch)
     (told,) = found.values()
-    assert "images of contrast, the paper 99.9 %" in told
+    assert "images of contrast, the paper reports 99.9 %" in told
 
 
 def test_few_images_take_no_warning_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

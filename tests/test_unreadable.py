@@ -131,5 +131,5 @@ def test_a_home_that_leads_nowhere_is_named(tmp_path: Path, to: str) -> None:
 
 def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path) -> None:
     data: Dataset = trees.partial("class-folders", tmp_path, **{**R, "folder": "a\0b"})
-    with pytest.raises(UserError, match="nothing for this suite"):
+    with pytest.raises(UserError, match="no data for this suite"):
         data.open("a\0b")

@@ -123,8 +123,8 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 
         ("- x\n" * 100_001, "line 100000: more than 100,000 values"),
         ("&a [*a]", "line 1: alias '*a' has no anchor before it"),
         ("a: " + "9" * 5000, "Exceeds the limit (4300 digits)"),
-        ("a: !!python/object/apply:os.system [ls]", "line 1: tags as in "),
-        ("a: !!binary aGk=", "line 1: tags as in "),
+        ("a: !!python/object/apply:os.system [ls]", "line 1: tag "),
+        ("a: !!binary aGk=", "line 1: tag "),
         ("a: 1\na: 2", "line 2: key 'a' appears twice"),
         ("a: 1\n3: 2", "line 2: expected text as a key"),
         ("? [a, b]\n: 2", "line 1: expected text as a key"),
@@ -136,7 +136,7 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 
 def test_hostile_yaml_is_one_line(text: str, said: str) -> None:
     with pytest.raises(UserError) as error:
         parse.from_yaml(text, "f")
-    assert str(error.value).startswith(f"f: no valid YAML: {said}")
+    assert str(error.value).startswith(f"f: invalid YAML: {said}")
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300
 
@@ -150,13 +150,13 @@ def test_hostile_yaml_is_one_line(text: str, said: str) -> None:
         ("{", "Expecting property name"),
         (b"\xff\xfe\xfd", "'utf-16-le' codec"),
         ("", "Expecting value"),
-        ('{"a": NaN}', "NaN is no JSON number"),
+        ('{"a": NaN}', "NaN is not a JSON number"),
     ],
 )
 def test_hostile_json_is_one_line(text: str | bytes, said: str) -> None:
     with pytest.raises(UserError) as error:
         parse.from_json(text, "f")
-    assert str(error.value).startswith(f"f: no valid JSON: {said}")
+    assert str(error.value).startswith(f"f: invalid JSON: {said}")
     assert "\n" not in str(error.value)
 
 

@@ -45,9 +45,9 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def damage(state: dict[str, Tensor], how: str) -> Any:
-    if how == "lacks":
+    if how == "missing:":
         del state["blocks.3.norm1.weight"]
-    elif how == "besides":
+    elif how == "unexpected:":
         state["blocks.9.norm1.weight"] = torch.ones(64)
     elif how == "size mismatch":
         state["norm.weight"] = torch.ones(65)
@@ -56,7 +56,7 @@ def damage(state: dict[str, Tensor], how: str) -> Any:
     return state
 
 
-@pytest.mark.parametrize("how", ["lacks", "besides", "size mismatch", "tensors by name"])
+@pytest.mark.parametrize("how", ["missing:", "unexpected:", "size mismatch", "tensors by name"])
 def test_weights_that_do_not_fit_are_named(tiny: VisionTransformer, how: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.pth"
     torch.save(damage(dict(tiny.state_dict()), how), path)
@@ -65,15 +65,15 @@ def test_weights_that_do_not_fit_are_named(tiny: VisionTransformer, how: str, tm
     assert "\n" not in str(caught.value)
 
 
-def test_a_checkpoint_of_another_model_is_told_in_a_few_names(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_is_refused_in_one_short_line(tmp_path: Path) -> None:
     other = {f"layers.{i}.weight": torch.zeros(2) for i in range(200)}
     torch.save(other, tmp_path / "other.pth")
-    with pytest.raises(UserError, match=r"lacks .*, .*, .* and \d+ more; has besides: .* and 197 more$") as caught:
+    with pytest.raises(UserError, match=r"missing: .*, .*, .* and \d+ more; unexpected: .* and 197 more$") as caught:
         models.load(f"{TINY}={tmp_path / 'other.pth'}")
     assert len(str(caught.value)) - len(str(tmp_path)) < 250
 
 
-def test_a_note_that_does_not_fit_its_weights_is_told_in_a_few_names(tmp_path: Path) -> None:
+def test_a_note_that_does_not_fit_its_weights_is_refused_in_one_short_line(tmp_path: Path) -> None:
     small = {"img_size": 32, "patch_size": 16, "num_classes": 7, "embed_dim": 8, "depth": 2, "num_heads": 1}
     note = checkpoint.Note({**small, "embed_dim": 16}, (0.5,) * 3, (0.5,) * 3)
     checkpoint.save(checkpoint.build(checkpoint.Note(small, (), ())), note, tmp_path / "bad.safetensors")
@@ -112,12 +112,12 @@ def test_a_wrong_header_is_one_line(header: Any, said: str, tmp_path: Path) -> N
         models.load(str(path))
     assert "\n" not in str(caught.value)
     save_file({"head.weight": torch.zeros(7, 8)}, path, metadata={checkpoint.HEADER: "no JSON"})
-    with pytest.raises(UserError, match="note in its header: no valid JSON"):
+    with pytest.raises(UserError, match="note in its header: invalid JSON"):
         models.load(str(path))
 
 
 @pytest.mark.parametrize("name", ["{}", f"{TINY}={{}}"])
-def test_why_a_file_cannot_be_opened_is_told(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_a_file_cannot_be_opened_is_reported(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.safetensors"
     with pytest.raises(UserError, match=f"model file {path} does not exist"):
         models.load(name.format(path))

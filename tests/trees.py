@@ -128,10 +128,10 @@ def broken(path: Path, how: str) -> str:
         return "cannot be read as an image .*truncated"
     if how == "no image":
         path.write_text("<html>404</html>")
-        return "is no image"
+        return "not an image"
     if how == "empty":
         path.touch()
-        return "is no image"
+        return "not an image"
     if how == "a folder":
         path.mkdir()
         return "expected an image file"

@@ -1,4 +1,4 @@
-"""What the commands do, as Python calls.
+"""The commands as Python calls.
 
 results = tta_bench.run(methods=["source", "tent"], suite="digits-c-5", tasks=["fog"])
 results.table()
@@ -61,11 +61,11 @@ def run(
     fresh: bool = False,
     watcher: Watcher | None = None,
 ) -> Results:
-    """Compare methods on a suite, as `tta-bench run` does; what is finished in the folder is not run again.
+    """Compare methods on a suite, as `tta-bench run` does; finished cells in the folder are not run again.
 
-    `methods` are names, or rows by their label: a dictionary of settings, which may name its `method`, or a class of
-    one's own, which needs no package. Nothing given means the suite's own. `out` is the run's folder, by default that
-    of the command line. A mistake in the arguments is a `tta_bench.errors.UserError`.
+    `methods` is a list of names, or maps row labels to a dictionary of settings (which may name its `method`) or to a
+    Method class, which needs no package. The default is the suite's methods. `out` is the run folder, by default the
+    command line's. Bad arguments raise `tta_bench.errors.UserError`.
     """
     chosen = suites.load(suite) if isinstance(suite, str) else suite
     labels, overrides = _rows(methods)
@@ -89,7 +89,7 @@ def run(
 
 
 class Results:
-    """The records of one call, and the tables that they make."""
+    """The records of one call, and tables made from them."""
 
     def __init__(self, store: Store, records: Iterable[Record]) -> None:
         self.folder = store.folder
@@ -97,15 +97,15 @@ class Results:
 
     @cached_property
     def runs(self) -> Runs:
-        """The run's folder with its predictions; holds the records of earlier calls, too."""
+        """The run folder with its predictions, including records of earlier calls."""
         return Runs([self.folder])
 
     @cached_property
     def comparison(self) -> Comparison:
-        """These records as rows, and Source of an earlier call on the same streams, so that costs have their unit."""
-        there = {record.cell.key: record for record in self.runs.records}
-        own = [replace(there[record.cell.key], label=record.label) for record in self.records]
-        return compare([*_source_beside(own, self.runs.records), *own])
+        """These records as rows; if Source is not among them, an earlier call's Source on the same streams is added."""
+        stored = {record.cell.key: record for record in self.runs.records}
+        own = [replace(stored[record.cell.key], label=record.label) for record in self.records]
+        return compare([*_matching_source(own, self.runs.records), *own])
 
     def table(self) -> Shown:
         """Accuracy of each method on each task."""
@@ -116,12 +116,12 @@ class Results:
         return Shown(time_table(self.comparison))
 
     def compare(self, a: str, b: str) -> Shown:
-        """How much better `b` is than `a`, task by task, and how sure that is."""
+        """How much better `b` is than `a` on each task, with confidence intervals."""
         found = differences.difference(self.comparison, a, b, self.runs)
         return Shown(differences.table(found, self.comparison.suite), differences.sentence(found))
 
     def frame(self) -> pd.DataFrame:
-        """One row per cell and task, as `tta_bench.frame` gives them."""
+        """One row per cell and task, as in `tta_bench.frame`."""
         from tta_bench.report.frames import frame
 
         own = {record.cell.slug for record in self.records}
@@ -138,7 +138,7 @@ class Results:
 
 
 def _rows(methods: Methods) -> tuple[tuple[str, ...], dict[str, dict[str, Any]]]:
-    """Labels and their settings; a class becomes known to this process under its label."""
+    """Labels and their settings; registers classes in this process under their labels."""
     if isinstance(methods, str):
         raise UserError(f"methods: expected a list of names, as in ['{methods}'], got '{methods}'")
     if not isinstance(methods, Mapping):
@@ -154,20 +154,20 @@ def _rows(methods: Methods) -> tuple[tuple[str, ...], dict[str, dict[str, Any]]]
     return tuple(methods), {label: given for label, given in overrides.items() if given}
 
 
-def _source_beside(own: Sequence[Record], there: Sequence[Record]) -> list[Record]:
-    """Source's records of an earlier call on the very same streams, if these have none of their own."""
+def _matching_source(own: Sequence[Record], stored: Sequence[Record]) -> list[Record]:
+    """The newest Source records on the same streams, if `own` has none."""
     if any(record.cell.method == "source" for record in own):
         return []
-    streams = {_same(record) for record in own}
-    found = [r for r in there if r.cell.method == "source" and r.status == "done" and _same(r) in streams]
-    newest = {_same(record): record for record in sorted(found, key=lambda record: record.finished_at)}
-    return [record for record in found if record is newest[_same(record)]]
+    streams = {_match_key(record) for record in own}
+    found = [r for r in stored if r.cell.method == "source" and r.status == "done" and _match_key(r) in streams]
+    newest = {_match_key(record): record for record in sorted(found, key=lambda record: record.finished_at)}
+    return [record for record in found if record is newest[_match_key(record)]]
 
 
-def _same(record: Record) -> tuple[object, ...]:
+def _match_key(record: Record) -> tuple[object, ...]:
     return record.cell.conditions, record.cell.harness
 
 
 def _command() -> list[str]:
-    """What the folder keeps as the command that filled it."""
+    """The command that the run folder notes: the running script."""
     return ["python", Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "-"]

@@ -1,4 +1,4 @@
-"""Errors that a user can mend. The command line prints their one line and exits with status 2."""
+"""Errors that a user can fix. The command line prints their one line and exits with status 2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
-    """Something in the user's input is wrong: the message says what, where and what to do."""
+    """The user's input is wrong: the message says what, where and what to do."""
 
 
 class UnmatchedStreams(UserError):
@@ -15,11 +15,11 @@ class UnmatchedStreams(UserError):
 
 
 class CellFailed(Exception):
-    """One method failed on one stream: the other cells go on, and the record keeps the reason."""
+    """One method failed on one stream: other cells continue, and the record keeps the reason."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint to append to "unknown ...": the nearest known word if one is near, and the list of all."""
+    """A hint to append to "unknown ...": the closest known word, if any, and all known words."""
     choices = sorted(known)
     near = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
     hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -27,6 +27,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
-    """The first few of many names."""
+    """The first names of a list, and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic file writes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never a part."""
+    """Replace a file atomically: a crash leaves the old one or the new one, never a part."""
     with _written(path, content) as part:
         part.replace(path)
 
 
 def create_whole(path: Path, content: bytes) -> bool:
-    """Write a file that does not exist yet; of several processes one succeeds, the others get False."""
+    """Create a file atomically; False if it exists. If several processes try, one succeeds."""
     with _written(path, content) as part:
         try:
             os.link(part, path)
@@ -31,7 +31,7 @@ def create_whole(path: Path, content: bytes) -> bool:
 
 @contextmanager
 def _written(path: Path, content: bytes) -> Iterator[Path]:
-    """A temporary file beside `path` with the content on disk; gone afterwards, unless it was renamed."""
+    """A temporary file with this content beside `path`; removed afterwards unless it was renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{process_name()}.")
     part = Path(name)
@@ -40,7 +40,7 @@ def _written(path: Path, content: bytes) -> Iterator[Path]:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        part.chmod(0o666 & ~_umask())  # mkstemp makes private files
+        part.chmod(0o666 & ~_umask())  # mkstemp creates private files
         yield part
     finally:
         part.unlink(missing_ok=True)
@@ -67,14 +67,14 @@ def _is_alive(pid: int) -> bool:
 
 @cache
 def _umask() -> int:
-    """The process's umask, which the system tells only by changing it; read once, before threads start."""
+    """The process's umask. Reading it requires setting it, so it is read once, before threads start."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def process_name() -> str:
-    """A name for this process that no other process of a cluster has now."""
+    """A name for this process, unique among the running processes of a cluster."""
     host = re.sub(r"[^0-9A-Za-z.-]", "-", socket.gethostname())
     return f"{host}-{os.getpid()}"
 

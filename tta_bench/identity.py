@@ -1,8 +1,8 @@
-"""Hashes of code: of what can change a number, not of prose.
+"""Hashes of the code that can change a number; prose does not count.
 
-A module is hashed as its syntax tree without comments, docstrings, annotations and the words of errors, so that
-rewriting a sentence keeps results valid. Neither its folder nor its name counts: moving a file keeps them valid, too.
-Nothing is imported to hash it.
+A module is hashed as its syntax tree without comments, docstrings, annotations and error messages, so that rewriting a
+sentence keeps results valid. Its folder and name do not count either: moving a file keeps results valid, too.
+Hashing imports nothing.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Any
 
 OWN = "tta_bench"
 
-# The modules through which every cell runs; those of its data and its method have hashes of their own.
+# Every cell runs through these modules; the code of its data and of its method is hashed separately.
 HARNESS = (
-    *("runs.runner", "runs.session", "runs.scores", "runs.prepared", "method", "registry", "settings"),
+    *("runs.runner", "runs.session", "runs.scores", "runs.prepared", "runs.fairness", "method", "registry", "settings"),
     *("models.source", "models.packaged", "models.weights", "models.checkpoint", "models.precision"),
     *("data.loading", "data.cache", "data.images", "data.seeding"),
     *("streams.stream", "streams.scenarios", "streams.orders"),
-    *("measure.metrics", "measure.clock", "measure.cost", "measure.memory"),
+    *("measure.metrics", "measure.clock", "measure.cost", "measure.memory", "measure.process"),
 )
-# Imported by modules that count, but no number passes through them that a cell does not name.
+# Hashed modules import these, but they change no number that the cell does not name itself.
 SHAPES_NOTHING = frozenset(
     {
         "tta_bench",
@@ -39,22 +39,22 @@ SHAPES_NOTHING = frozenset(
 
 @cache
 def code_hash(module: str, packages: frozenset[str] = frozenset()) -> str:
-    """A hash over a module and all it imports from its own package, or from these others.
+    """A hash over a module and everything it imports from its own package or from `packages`.
 
-    An edited method never reuses results of its old code, and an edit of one method leaves the others' cells valid.
-    Version numbers alone would miss what a developer changes in between.
+    An edited method never reuses results of its old code, and editing one method keeps the others' cells valid.
+    Version numbers would miss edits between releases.
     """
     return _hash_modules(_closure(module, packages | {module.partition(".")[0]}))
 
 
 @cache
 def harness_hash() -> str:
-    """A hash over the code through which every method runs: an edit of it may change any result."""
+    """A hash over the code that every method runs through: editing it may change any result."""
     return _hash_modules({f"{OWN}.{name}" for name in HARNESS})
 
 
 def class_hash(cls: type) -> str:
-    """A hash over a class that lives in no module, as one of a script or a notebook; what it uses beside it is not in.
+    """A hash over a class of a script or a notebook, without what it uses beside it.
 
     A notebook keeps no source: then bytecode counts, and with it the version of Python.
     """
@@ -89,7 +89,7 @@ def _described(value: object) -> str:
 
 
 def syntax(source: str, packages: Collection[str] = (OWN,)) -> str:
-    """The syntax tree as text, without what changes no number; the same for every version of Python."""
+    """The syntax tree as text, without what changes no number; the same in every Python version."""
     return "".join(_dump(_without_prose(ast.parse(source), packages)))
 
 
@@ -133,9 +133,9 @@ def source_file(module: str) -> Path | None:
 
 
 def _imports(source: str, module: str, packages: Collection[str]) -> set[str]:
-    """Names that may be modules of the packages; those that are not have no file."""
+    """Imported names that may be modules of the packages; names that are not modules have no file."""
     found: set[str] = set()
-    for node in _running(ast.parse(source)):
+    for node in _runtime_nodes(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -145,20 +145,20 @@ def _imports(source: str, module: str, packages: Collection[str]) -> set[str]:
     return {name for name in found if name.partition(".")[0] in packages}
 
 
-def _running(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those that only a type checker reads."""
+def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes except those that only a type checker reads."""
     for node in ast.iter_child_nodes(tree):
         if not _for_type_checkers(node):
             yield node
-            yield from _running(node)
+            yield from _runtime_nodes(node)
 
 
 def _for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-class _Prose(ast.NodeTransformer):
-    """Takes out docstrings, annotations of functions, the words of errors, and where own modules live."""
+class _RemoveProse(ast.NodeTransformer):
+    """Removes docstrings, annotations of functions, error messages, and the folders of own modules."""
 
     def __init__(self, packages: Collection[str]) -> None:
         self.packages = packages
@@ -188,19 +188,19 @@ class _Prose(ast.NodeTransformer):
         return None if _for_type_checkers(node) else self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """A statement that is only text: a docstring, of a module, class, function or attribute."""
+        """Remove a statement that is only text: a docstring of a module, class, function or attribute."""
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             return None
         return self.generic_visit(node)
 
 
 def _without_prose(tree: ast.Module, packages: Collection[str]) -> ast.AST:
-    stripped: ast.AST = _Prose(packages).visit(tree)
+    stripped: ast.AST = _RemoveProse(packages).visit(tree)
     return stripped
 
 
 def _dump(node: Any) -> Iterator[str]:
-    """Not `ast.dump`, whose output differs between versions of Python: empty fields and contexts are left out."""
+    """Dump without empty fields and contexts: the output of `ast.dump` differs between Python versions."""
     if isinstance(node, ast.AST):
         yield f"{type(node).__name__}("
         for name, value in ast.iter_fields(node):

@@ -41,25 +41,25 @@ class Method(ABC):
     passes: ClassVar[str] = ""
 
     kind: ClassVar[Kind] = "nothing"
-    """What adapts: norm layers, all weights, tokens or inputs in front of the model, statistics, or nothing."""
+    """What is adapted: norm layers, all weights, tokens or inputs in front of the model, statistics, or nothing."""
 
     needs: ClassVar[tuple[str, ...]] = ()
     """What a run needs besides the stream: "source images", "source labels", or the name of an extra."""
 
     published_batch_size: ClassVar[int] = 64
-    """The batch size of the published results; the published rates belong to it."""
+    """The batch size of the published results, for which the published learning rates hold."""
 
     needs_source: ClassVar[bool] = False
     """Whether `prepare` must be called with source-like batches before the first `adapt`."""
 
     uses_labels: ClassVar[bool] = False
-    """Whether `prepare` learns more from source batches that come with labels."""
+    """Whether `prepare` uses the labels of source batches, if given."""
 
     score_point: ScorePoint = "pre-update"
-    """Which weights made the logits that `adapt` returns."""
+    """Which weights computed the logits that `adapt` returns."""
 
     resets: int = 0
-    """How often the method itself has fallen back to the source weights (its recovery scheme)."""
+    """How often the method's own recovery scheme has returned to the source weights."""
 
     def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:
         self.model = model
@@ -72,33 +72,33 @@ class Method(ABC):
         """Adapt to images [B, 3, H, W] in [0, 1]; return their logits [B, num_classes], detached."""
 
     def features(self, batch: Tensor) -> dict[str, Tensor]:
-        """One forward of the model as adapted so far, for figures; changes nothing that a later `adapt` sees.
+        """One forward of the model as adapted so far, for figures; does not affect later `adapt` calls.
 
-        `logits` [B, num_classes] are always there. A method that predicts a domain shift for each sample adds
-        `shifts` [blocks, B, d]. One that runs its model with tokens of its own does so here too.
+        Always has `logits` [B, num_classes]. A method that predicts a domain shift for each sample adds `shifts`
+        [blocks, B, d]. A method that adds tokens to its model's input does so here, too.
         """
         return {"logits": self.model(batch)}
 
     @torch.no_grad()
     def predict(self, batch: Tensor) -> Tensor:
-        """Logits [B, num_classes] of the model as adapted so far; changes nothing that a later `adapt` sees."""
+        """Logits [B, num_classes] of the model as adapted so far; does not affect later `adapt` calls."""
         return self.features(batch)["logits"]
 
     def prepare(self, source_batches: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
         """Learn what the method needs from source batches; changes no adapted tensor.
 
-        `labels` gives one label tensor per batch, for methods with `uses_labels`. They are source labels: those of
-        the stream reach no method.
+        `labels` gives one label tensor per batch, for methods with `uses_labels`. These are source labels: no method
+        sees the labels of the stream.
         """
         if self.needs_source:
             raise NotImplementedError(f"{type(self).__name__} needs source data but defines no prepare()")
 
     def prepared_state(self) -> dict[str, Tensor]:
-        """What `prepare` learned, as plain tensors; empty before it, and for a method that learns nothing."""
+        """What `prepare` learned, as plain tensors; empty before `prepare` and for methods that learn nothing."""
         return {}
 
     def load_prepared_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `prepare` learned elsewhere with these settings and weights; bit for bit the same run."""
+        """Load what `prepare` learned elsewhere with the same settings and weights; runs stay the same bit for bit."""
         if state:
             raise UserError(f"prepared state: {type(self).__name__} has no tensor '{min(state)}'")
 
@@ -111,7 +111,7 @@ class Method(ABC):
         return {name: tensor.detach().clone() for name, tensor in self.adapted_parameters().items()}
 
     def load_adapted_state(self, state: Mapping[str, Tensor]) -> None:
-        """Put values into adapted tensors; unknown names and wrong shapes are errors."""
+        """Set adapted tensors by name; unknown names and wrong shapes raise UserError."""
         live = self.adapted_parameters()
         for name, value in state.items():
             if name not in live:
@@ -129,7 +129,7 @@ class Method(ABC):
 
     @property
     def snapshot(self) -> dict[str, Tensor]:
-        """What `reset` returns to, and a method's own recovery."""
+        """The state that `reset` and a method's own recovery return to."""
         if not self._start and self.adapted_parameters():
             raise UserError(
                 f"{type(self).__name__} has no snapshot to return to: build it with tta_bench.build_method, "

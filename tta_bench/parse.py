@@ -1,4 +1,4 @@
-"""YAML and JSON text that a stranger may have written, as plain content: text, numbers, lists and keys with values."""
+"""Parses untrusted YAML and JSON into plain content: text, numbers, lists and mappings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from tta_bench.errors import UserError
 
-DEEPEST = 50  # levels; libyaml's builder recurses in C and kills the process at some 50,000
-MOST_VALUES = 100_000  # with aliases written out: nine lines of aliases can stand for a billion values
+DEEPEST = 50  # levels; libyaml recurses in C and crashes the process at about 50,000
+MOST_VALUES = 100_000  # counted with aliases expanded: nine lines of aliases can mean a billion values
 
 
 def from_yaml(text: str, where: str) -> Any:
-    """The content of a YAML text; `where` names it in the one line that says what is wrong.
+    """Parse YAML text; `where` names it in errors.
 
-    Keys are text and appear once, 1e-3 is a number (YAML 1.1 reads text), a date is text, and tags are refused.
+    Keys must be text and unique. 1e-3 is a number (text in YAML 1.1), a date is text, and tags are refused.
     """
     import yaml
 
@@ -25,30 +25,30 @@ def from_yaml(text: str, where: str) -> Any:
         _refuse_bombs(text, loader)
         return yaml.load(text, Loader=loader)
     except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{where}: no valid YAML: {_one_line(error)}") from error
+        raise UserError(f"{where}: invalid YAML: {_one_line(error)}") from error
 
 
 def from_json(text: str | bytes, where: str) -> Any:
-    """The content of a JSON text; `where` names it in the one line that says what is wrong."""
+    """Parse JSON text; `where` names it in errors."""
     try:
         content = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         reason = "too many levels" if isinstance(error, RecursionError) else _one_line(error)
-        raise UserError(f"{where}: no valid JSON: {reason}") from error
+        raise UserError(f"{where}: invalid JSON: {reason}") from error
     raw = text.encode() if isinstance(text, str) else text
     if raw.count(b"[") + raw.count(b"{") <= DEEPEST:
-        return content  # too few to be deep; walking thousands of records would take seconds
+        return content  # too few brackets to be deep; walking thousands of records takes seconds
     level: list[Any] = [content]
     for _ in range(DEEPEST):
         nested = [node for node in level if isinstance(node, (list, dict))]
         if not nested:
             return content
         level = [child for node in nested for child in (node.values() if isinstance(node, dict) else node)]
-    raise UserError(f"{where}: no valid JSON: more than {DEEPEST} levels")
+    raise UserError(f"{where}: invalid JSON: more than {DEEPEST} levels")
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _one_line(error: Exception) -> str:
@@ -56,16 +56,16 @@ def _one_line(error: Exception) -> str:
 
 
 def _refuse_bombs(text: str, loader: Any) -> None:
-    """Look at the parser's events, which are flat, before anything nested is built."""
+    """Check the parser's events, which are flat, before anything nested is built."""
     import yaml
 
-    sizes = [0]  # of the values that are open, each with all that it holds so far
+    sizes = [0]  # of the open values, each including everything it holds so far
     names: list[str | None] = [None]
     anchors: dict[str, int] = {}
     for event in yaml.parse(text, Loader=loader):
         line = f"line {event.start_mark.line + 1}"
         if getattr(event, "tag", None) is not None:
-            raise ValueError(f"{line}: tags as in {event.tag!r} are not supported")
+            raise ValueError(f"{line}: tag {event.tag!r} is not supported")
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
                 raise ValueError(f"{line}: alias '*{event.anchor}' has no anchor before it")
@@ -90,7 +90,7 @@ def _refuse_bombs(text: str, loader: Any) -> None:
 
 @cache
 def _loader() -> Any:
-    """PyYAML's safe loader with our rules, in C where that was built. Made late: yaml takes 20 ms to import."""
+    """PyYAML's safe loader with our rules, in C if available. Built on first use: yaml takes 20 ms to import."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,7 +1,7 @@
-"""What packages bring by entry points: methods, datasets, models and suites.
+"""Entry points: the methods, datasets, models and suites of installed packages.
 
-Built-ins come the same way as a stranger's package, so nobody needs to fork anything. Discovery reads metadata only;
-a package is imported when one of its names is used, and one that is broken stops nothing else.
+Built-ins use the same entry points as third-party packages, so nobody needs a fork. Discovery reads metadata only;
+a package is imported when one of its names is used, and a broken package does not affect the others.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Group:
         return sorted(self.claims)
 
     def packages(self) -> frozenset[str]:
-        """The top-level modules that the group's code lies in: one may build on another's."""
+        """The top-level modules of the group's code: one package may build on another."""
         return frozenset(entry.module.partition(".")[0] for entries in self.claims.values() for entry in entries)
 
     def entry(self, name: str) -> EntryPoint:
-        """The one entry point behind a name, or an error that says why there is not exactly one."""
+        """The entry point of a name; UserError if there is none, or more than one."""
         if not self.claims:
             raise UserError(f"no {self.noun}s registered: run `make demo`, or `pip install -e .` in the checkout")
         if name not in self.claims:
@@ -43,7 +43,7 @@ class Group:
         if others:
             owners = " and ".join(package(e) for e in (first, *others))
             raise UserError(f"{self.noun} '{name}' is claimed by {owners}: uninstall one of them")
-        if not NAME.fullmatch(name):  # --methods a,b and --set a.lr=1 could not say it, nor a file's name
+        if not NAME.fullmatch(name):  # it would break --methods a,b, --set a.lr=1 and file names
             raise UserError(
                 f"{self.noun} '{name}' of {package(first)} cannot be used: "
                 f"its name may have letters, digits, '-', '_' and '.' only"
@@ -51,11 +51,11 @@ class Group:
         return first
 
     def load_object(self, name: str) -> Any:
-        """Import what is behind a name; whatever its package raises becomes one line."""
+        """Import the object behind a name; any exception becomes a one-line UserError."""
         entry = self.entry(name)
         try:
             return entry.load()
-        except (Exception, SystemExit) as error:  # a stranger's module may raise anything
+        except (Exception, SystemExit) as error:  # third-party code may raise anything
             raise UserError(
                 f"{self.noun} '{name}' of {package(entry)} cannot be imported ({entry.value}): {one_line(error)}"
             ) from error
@@ -65,21 +65,21 @@ class Group:
         found, entry = self.load_object(name), self.entry(name)
         if not (isinstance(found, type) and issubclass(found, base)):
             raise UserError(
-                f"{self.noun} '{name}' of {package(entry)}: {entry.value} is no subclass of {_dotted(base)}"
+                f"{self.noun} '{name}' of {package(entry)}: {entry.value} is not a subclass of {_dotted(base)}"
             )
         return found
 
     def owner(self, name: str) -> str:
-        """The package that brings a name."""
+        """The package that provides a name."""
         return " and ".join(package(entry) for entry in self.claims.get(name, ()))
 
 
 def claims(noun: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """All entry points of a group in this environment, by their names."""
+    """All entry points of a group in this environment, by name."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in _all().select(group=f"tta_bench.{noun}s"):
         same = found.get(entry.name, ())
-        # An editable install may show its metadata twice (egg-info and dist-info): that is one claim.
+        # An editable install may list its metadata twice (egg-info and dist-info): count it once.
         if all((e.value, package(e)) != (entry.value, package(entry)) for e in same):
             found[entry.name] = (*same, entry)
     return found
@@ -91,7 +91,7 @@ def package(entry: EntryPoint) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Whatever a stranger's code raised, as one line."""
+    """An exception of third-party code as one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
 
 

@@ -1,4 +1,4 @@
-"""Finds methods by the entry-point group `tta_bench.methods` and builds them."""
+"""Finds methods through the entry-point group `tta_bench.methods` and builds them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Registry(Group):
-    """The methods that are installed here, and the classes that a program gave to `add`."""
+    """The installed methods, and the classes registered with `add`."""
 
     noun: str = "method"
     given: dict[str, type[Method]] = field(default_factory=dict)
@@ -29,12 +29,12 @@ class Registry(Group):
         return sorted({*self.claims, *self.given})
 
     def require(self, name: str) -> None:
-        """Refuse a name that nobody brings, or that two packages claim; imports nothing."""
+        """Refuse a name that no package provides or that two packages claim; imports nothing."""
         if name not in self.given:
             self.entry(name)
 
     def code(self, name: str) -> str:
-        """A hash of the code behind a method; an installed one is not imported for it."""
+        """A hash of a method's code; does not import installed methods."""
         if name not in self.given:
             return code_hash(self.entry(name).module, self.packages())
         cls = self.given[name]
@@ -42,7 +42,7 @@ class Registry(Group):
         return code_hash(cls.__module__, self.packages()) if in_file else class_hash(cls)
 
     def load(self, name: str) -> type[Method]:
-        """Import the class behind a name; whatever its package raises becomes one line."""
+        """Import the class behind a name; any exception becomes a one-line UserError."""
         from tta_bench.method import Method
 
         if name in self.given:
@@ -58,7 +58,7 @@ def installed() -> Registry:
 
 
 def add(name: str, cls: type[Method]) -> None:
-    """Make a class known under a name in this process, so that a method can be tried before it is packaged."""
+    """Register a class under a name in this process, to try a method before packaging it."""
     from tta_bench.method import Method
 
     registry = installed()
@@ -80,10 +80,10 @@ def build_method(
     params: Mapping[str, Any] | None = None,
     initial_state: Mapping[str, Tensor] | None = None,
 ) -> Method:
-    """Build a method on a model, ready for `prepare` (where it needs source data) and `adapt`.
+    """Build a method on a model, ready for `prepare` (if it needs source data) and `adapt`.
 
-    `method` is a registered name, or a class. `params` are its own keyword arguments. `initial_state` maps names of
-    adapted tensors to values that are put in place before the method takes the snapshot that `reset` returns to.
+    `method` is a registered name or a class. `params` are its own keyword arguments. `initial_state` sets adapted
+    tensors by name before the method takes the snapshot that `reset` returns to.
     """
     name, cls = (method, installed().load(method)) if isinstance(method, str) else (method.__name__, method)
     params = dict(params or {})
@@ -94,7 +94,7 @@ def build_method(
         raise
     except (TypeError, ValueError) as error:
         raise UserError(f"method '{name}': {error}") from error
-    except (Exception, SystemExit) as error:  # a stranger's constructor may raise anything
+    except (Exception, SystemExit) as error:  # third-party code may raise anything
         raise UserError(f"method '{name}' cannot be built: {plugins.one_line(error)}") from error
     built.load_adapted_state(initial_state or {})
     built.remember()
@@ -102,7 +102,7 @@ def build_method(
 
 
 def describe(names: Sequence[str]) -> list[dict[str, Any]]:
-    """What `list methods` shows; a method that cannot be imported is a row with its error."""
+    """The rows of `tta-bench list methods`; a method that cannot be imported gets a row with its error."""
     rows: list[dict[str, Any]] = []
     for name in names:
         try:

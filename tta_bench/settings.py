@@ -22,7 +22,7 @@ def defaults(cls: type[Method]) -> Settings:
 
 
 def resolve(cls: type[Method], given: Mapping[str, Any], seed: int) -> Settings:
-    """Every setting with its value; a setting `seed` that nobody chose follows the seed of the stream."""
+    """All settings with their values; a `seed` setting that is not given takes the stream's seed."""
     resolved = {**defaults(cls), **given}
     if "seed" in resolved and "seed" not in given:
         resolved["seed"] = seed
@@ -30,7 +30,7 @@ def resolve(cls: type[Method], given: Mapping[str, Any], seed: int) -> Settings:
 
 
 def plain(values: Mapping[str, Any]) -> Settings:
-    """Settings as JSON gives them back, so that a record read from disk has the key of its cell."""
+    """Settings as JSON returns them, so that a record read from disk has its cell's key."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
@@ -52,7 +52,7 @@ def parse(assignments: Iterable[str]) -> dict[str, Settings]:
 
 
 def value(text: str) -> Any:
-    """What a word on the command line stands for: a number, true, false, none, a list, or itself."""
+    """Parse a value from the command line: a number, true, false, none, a list, or text."""
     words = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:
         return words[text.lower()]

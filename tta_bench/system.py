@@ -1,4 +1,4 @@
-"""This process and its system: cores, signals, and work in another process meanwhile."""
+"""Process utilities: cores, signals, and work in a background process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """A Ctrl-C in here is not lost: this process gets it at the end. Processes started in here never do."""
-    ensure_running()  # multiprocessing would start its tracker with the first process, and let signals through again
+    """Delay Ctrl-C until the end of the block. Processes started in the block never receive it."""
+    ensure_running()  # else multiprocessing starts its tracker with the first process, which unblocks signals again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -31,8 +31,8 @@ def interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM, by which a cluster's scheduler ends a job, tidies up and says how to go on, as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():  # only there can signals be caught
+    """Treat SIGTERM, which cluster schedulers send to end a job, like Ctrl-C: clean up and say how to resume."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield
         return
 
@@ -48,9 +48,9 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 @contextmanager
 def meanwhile(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Iterator[Callable[[], T]]:
-    """Let a process of its own do some work; the call that this gives waits for the result.
+    """Do some work in a background process; the yielded function waits for its result.
 
-    Should that process die, the work is done in this one.
+    If that process dies, the work is done in this one.
     """
     here, there = get_context("spawn").Pipe(duplex=False)
     process = get_context("spawn").Process(target=_send, args=(there, work, args, kwargs), daemon=True)
@@ -75,7 +75,7 @@ def meanwhile(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Iterat
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """For imports of some seconds and little else: walking all that they make takes an eighth of their time."""
+    """Disable garbage collection during slow imports, where it takes an eighth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -90,7 +90,7 @@ def _send(there: Connection, work: Callable[..., Any], args: Any, kwargs: Any) -
 
 
 def cores() -> int:
-    """Cores that the system lets this process run on; a batch system often gives fewer than the machine has."""
+    """Cores that this process may run on; a batch system often grants fewer than the machine has."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS

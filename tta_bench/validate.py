@@ -1,8 +1,8 @@
-"""Turns plain YAML or JSON content into frozen dataclasses; what does not fit is one line that names its place.
+"""Converts plain YAML or JSON content to frozen dataclasses; an error is one line that names its place.
 
-A dataclass is its own schema: its fields are the keys, their annotations what is expected, with limits as in
-`Annotated[int, Meta(ge=1)]`. `Meta(title=…)` replaces the words for what is expected, `Meta(description=…)` is what a
-key is for. A `__post_init__` that raises ValueError has the last word.
+A dataclass is its own schema: its fields are the keys, and their annotations say what is expected, with limits as in
+`Annotated[int, Meta(ge=1)]`. `Meta(title=…)` sets the words for what is expected, `Meta(description=…)` documents the
+key. `__post_init__` may raise ValueError for values that do not go together.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tta_bench.errors import UserError, did_you_mean
 T = TypeVar("T")
 PLAIN = {float: "a number", int: "a whole number", bool: "true or false", str: "text", type(None): "none"}
 LIMITS = (("ge", "of at least"), ("gt", "above"), ("le", "of at most"), ("lt", "below"))
-LONGEST = 60  # characters of a wrong value that are shown
+LONGEST = 60  # characters shown of a wrong value
 
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a schema, in words."""
+    """The description of one key of a schema."""
 
     name: str
     expected: str
@@ -37,11 +37,11 @@ class Key:
 
 
 def read(cls: type[T], content: object, where: str, *, also: tuple[str, ...] = ()) -> T:
-    """`content` as a `cls`; unknown keys, missing keys (all of them) and wrong values are a UserError.
+    """Convert `content` to a `cls`; unknown keys, missing keys (all of them) and wrong values raise UserError.
 
-    `also` are keys that the caller has handled, for the list of known ones.
+    `also` are keys that the caller handles; errors list them as known.
     """
-    _refuse_odd_keys(cls, content, where, also)
+    _refuse_bad_keys(cls, content, where, also)
     try:
         return msgspec.convert(content, cls)
     except msgspec.ValidationError as error:
@@ -52,7 +52,7 @@ def read(cls: type[T], content: object, where: str, *, also: tuple[str, ...] = (
 
 
 def parameters(function: Callable[..., Any], besides: Collection[str]) -> list[Key]:
-    """What a function or a class takes by keyword alone: the settings of a method, the options of a dataset."""
+    """The keyword-only parameters of a function or class: settings of a method, options of a dataset."""
     hints = _annotations(function)
     return [
         Key(
@@ -60,7 +60,7 @@ def parameters(function: Callable[..., Any], besides: Collection[str]) -> list[K
             words(hints.get(p.name, Any)),
             p.default is p.empty,
             p.default,
-            _noted(hints.get(p.name, Any), "description"),
+            _meta(hints.get(p.name, Any), "description"),
         )
         for p in inspect.signature(function).parameters.values()
         if p.kind is p.KEYWORD_ONLY and p.name not in besides
@@ -70,10 +70,10 @@ def parameters(function: Callable[..., Any], besides: Collection[str]) -> list[K
 def arguments(
     function: Callable[..., Any], given: Mapping[str, Any], where: str, noun: str, besides: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Keyword arguments as a function's annotations have them; a `noun` that it lacks or needs is a UserError.
+    """Convert keyword arguments by a function's annotations; an unknown or missing `noun` raises UserError.
 
-    `besides` are parameters that others fill in. An annotation that is not plain data, or that only a type checker can
-    resolve, lets everything through.
+    `besides` are parameters that the harness fills in. An annotation that is not plain data, or that only a type
+    checker can resolve, accepts everything.
     """
     known = {key.name: key for key in parameters(function, besides)}
     for name in given:
@@ -86,17 +86,17 @@ def arguments(
 
 
 def describe(cls: type) -> list[Key]:
-    """The keys that `read` takes for a dataclass, in their order."""
+    """The keys that `read` accepts for a dataclass, in order."""
     return [
-        Key(f.name, words(_hints(cls)[f.name]), _is_required(f), f.default, _noted(_hints(cls)[f.name], "description"))
+        Key(f.name, words(_hints(cls)[f.name]), _is_required(f), f.default, _meta(_hints(cls)[f.name], "description"))
         for f in fields(cls)
         if f.init
     ]
 
 
 def words(hint: Any) -> str:
-    """What an annotation expects, as a reader of errors would say it."""
-    if title := _noted(hint, "title"):
+    """What an annotation expects, in the words of an error message."""
+    if title := _meta(hint, "title"):
         return title
     hint, metas = _bare(hint)
     origin = typing.get_origin(hint)
@@ -114,7 +114,7 @@ def words(hint: Any) -> str:
 
 
 def shown(wrong: object) -> str:
-    """A wrong value on one short line, whatever it is."""
+    """A wrong value on one short line."""
     try:
         text = repr(wrong)
     except (ValueError, RecursionError):  # a number of thousands of digits, a list that holds itself
@@ -122,8 +122,8 @@ def shown(wrong: object) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def _refuse_odd_keys(hint: Any, content: object, where: str, also: tuple[str, ...] = ()) -> None:
-    """Refuse unknown keys, which msgspec ignores, and missing keys, of which it names the first alone."""
+def _refuse_bad_keys(hint: Any, content: object, where: str, also: tuple[str, ...] = ()) -> None:
+    """Refuse unknown keys, which msgspec ignores, and missing keys, of which it names only the first."""
     if not _holds_dataclass(hint):
         return
     hint, _ = _bare(hint)
@@ -136,11 +136,11 @@ def _refuse_odd_keys(hint: Any, content: object, where: str, also: tuple[str, ..
         if missing:
             raise UserError(f"{where}: missing key{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
     for inner, entry, place in _parts(hint, content, where):
-        _refuse_odd_keys(inner, entry, place)
+        _refuse_bad_keys(inner, entry, place)
 
 
 def _culprit(hint: Any, content: object, where: str) -> tuple[str, Any, object]:
-    """The innermost value that does not fit: its place, what is expected there, and the value."""
+    """Find the innermost wrong value: its place, what is expected there, and the value."""
     for inner, entry, place in _parts(hint, content, where):
         try:
             msgspec.convert(entry, inner)
@@ -150,7 +150,7 @@ def _culprit(hint: Any, content: object, where: str) -> tuple[str, Any, object]:
 
 
 def _parts(hint: Any, content: object, where: str) -> Iterator[tuple[Any, object, str]]:
-    """What a value holds: what is expected of each entry, the entry, and its place."""
+    """The entries of a value: what is expected of each, the entry, and its place."""
     hint, _ = _bare(hint)
     arguments = typing.get_args(hint)
     if _is_union(hint):
@@ -179,7 +179,7 @@ def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
     call = getattr(function, "__init__") if isinstance(function, type) else function  # noqa: B009 (mypy)
     try:
         return typing.get_type_hints(call, include_extras=True)
-    except Exception:  # a stranger's annotations may name what only a type checker imports
+    except Exception:  # third-party annotations may name what only a type checker imports
         return {}
 
 
@@ -215,7 +215,7 @@ def _is_fixed(hint: Any) -> bool:
 
 
 def _bare(hint: Any) -> tuple[Any, list[msgspec.Meta]]:
-    """An annotation without `Annotated`, and its limits: a new name for an annotation may have added some."""
+    """An annotation without `Annotated`, and its limits; nested annotations may have added several."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint, []
     inner, *more = typing.get_args(hint)
@@ -226,7 +226,7 @@ def _first(metas: list[msgspec.Meta], name: str) -> Any:
     return next((found for meta in metas if (found := getattr(meta, name)) is not None), None)
 
 
-def _noted(hint: Any, what: Literal["title", "description"]) -> str:
+def _meta(hint: Any, what: Literal["title", "description"]) -> str:
     return _first(_bare(hint)[1], what) or ""
 
 

@@ -15,14 +15,14 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Train the source model of a suite on clean images, with a fixed seed. "
         "Run the same command again to resume an interrupted training.",
     )
-    verb.add_argument("data", choices=("digits", "office-home"))
+    verb.add_argument("data", choices=("digits", "digit-pairs", "office-home"))
     verb.add_argument("--domain", metavar="NAME", help="office-home: Art, Clipart, Product or RealWorld")
     verb.add_argument("--data-root", **options.DATA_ROOT)
     verb.add_argument("--model", metavar="NAME", help="office-home: the model to fine-tune, as for `run`")
     verb.add_argument("--seed", type=options.seed, default=0, metavar="N")
     verb.add_argument("--epochs", type=epochs, metavar="N", help="default: the recipe's")
     verb.add_argument("--device", default="auto")
-    verb.add_argument("--out", type=Path, help="default: digits_vit.safetensors, or where the suite looks for it")
+    verb.add_argument("--out", type=Path, help="default: <data>_vit.safetensors, or where office-home's suite looks")
     verb.add_argument("--fresh", action="store_true", help="start over; discards an interrupted training at --out")
     verb.set_defaults(action=run)
 
@@ -39,14 +39,18 @@ def run(args: argparse.Namespace) -> int:
 
     if args.data == "office-home" and not args.domain:
         raise UserError("train-source office-home needs --domain: Art, Clipart, Product or RealWorld")
-    if args.data == "digits" and (args.domain or args.model):
-        raise UserError("train-source digits takes no --domain and no --model")
-    recipe = sources.DIGITS_RECIPE if args.data == "digits" else sources.OFFICE_HOME_RECIPE
+    if args.data != "office-home" and (args.domain or args.model):
+        raise UserError(f"train-source {args.data} takes no --domain and no --model")
+    embedded = {
+        "digits": (sources.train_digits, sources.DIGITS_RECIPE),
+        "digit-pairs": (sources.train_digit_pairs, sources.DIGIT_PAIRS_RECIPE),
+    }
+    train, recipe = embedded.get(args.data, (None, sources.OFFICE_HOME_RECIPE))
     recipe = replace(recipe, seed=args.seed, epochs=args.epochs or recipe.epochs)
     device, console = environment.pick_device(args.device), options.console()
-    default = Path("digits_vit.safetensors")
-    out: Path = args.out or (default if args.data == "digits" else sources.office_home_out(args.data_root, args.domain))
-    finished = 0
+    default = Path(f"{args.data.replace('-', '_')}_vit.safetensors")
+    out: Path = args.out or (default if train else sources.office_home_out(args.data_root, args.domain))
+    finished, every = 0, 10 if recipe.epochs > 50 else 1
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("training", total=recipe.epochs)
 
@@ -54,12 +58,12 @@ def run(args: argparse.Namespace) -> int:
             nonlocal finished
             finished = done
             bar.update(task, completed=done, description=f"training, loss {loss:.3f}")
-            if not console.is_terminal and (done % 10 == 0 or done == total):
+            if not console.is_terminal and (done % every == 0 or done == total):
                 console.print(f"epoch {done} of {total}: loss {loss:.3f}")
 
         try:
-            if args.data == "digits":
-                accuracy = sources.train_digits(out, recipe, device, progress, fresh=args.fresh)
+            if train:
+                accuracy = train(out, recipe, device, progress, fresh=args.fresh)
             else:
                 base = args.model or sources.OFFICE_HOME_MODEL
                 accuracy = sources.train_office_home(

@@ -1,6 +1,7 @@
 """The corruptions of ImageNet-C, made on the spot: the published families, order and strengths.
 
     corrupted = corrupt(image, "fog", 3, image_id="digits/test/17")
+    all_of_them = corrupt_many(images, "fog", 3, image_ids=ids)  # the same to the last bit, and faster
 
 Chance comes from a generator seeded by (corruption, severity, image id) alone, so an image is corrupted the
 same way whatever was done before it, in whichever process or batch. Where a family departs from the released
@@ -9,24 +10,24 @@ scripts its docstring says so; all differ from them in rounding to the nearest g
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.corruptions import blur, digital, lens, noise, weather
-from tta_bench.corruptions._random import generator
+from tta_bench.corruptions._random import Chance, Generators, generator
 from tta_bench.corruptions._resample import Image, to_bytes, to_float
 from tta_bench.corruptions.tables import LARGE, SMALL, Row
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.errors import UserError, did_you_mean
 
-__all__ = ["CORRUPTIONS", "HELD_OUT", "SEVERITIES", "Scale", "corrupt"]
+__all__ = ["CORRUPTIONS", "HELD_OUT", "SEVERITIES", "Scale", "corrupt", "corrupt_many"]
 
 Scale = Literal["small", "large", "auto"]
 
-_FAMILIES: dict[str, Callable[[Image, Row, np.random.Generator], Image]] = {
+_FAMILIES: dict[str, Callable[[Image, Row, Chance], Image]] = {
     "gaussian_noise": noise.gaussian_noise,
     "shot_noise": noise.shot_noise,
     "impulse_noise": noise.impulse_noise,
@@ -50,6 +51,9 @@ _FAMILIES: dict[str, Callable[[Image, Row, np.random.Generator], Image]] = {
 
 SEVERITIES = range(1, 6)
 
+_ONE_BY_ONE = ("jpeg_compression", "spatter")  # codecs and distances know no stacks of images
+_AT_ONCE = 64  # images, so that all that is computed on the way stays in the processor's cache
+
 _SMALLEST = 8
 _LARGE_FROM = 64
 
@@ -63,18 +67,50 @@ def corrupt(
     made for 224 px. "auto" takes the small ones when the shorter side is below 64 px: there, the large blurs
     would leave nothing to recognise. Raises UserError for a name, severity, scale or image it cannot use.
     """
+    _check(name, severity, scale)
+    _check_image(image)
+    row = _row(image, name, severity, scale)
+    return to_bytes(_FAMILIES[name](to_float(image), row, generator(name, int(severity), image_id)))
+
+
+def corrupt_many(
+    images: NDArray[np.uint8], name: str, severity: int, *, image_ids: Sequence[str], scale: Scale = "auto"
+) -> NDArray[np.uint8]:
+    """Corrupted copies of [N, H, W, 3] images, each exactly what `corrupt` makes of it under its id.
+
+    Faster on small images, several times so for most families: numpy works on many at once.
+    """
+    _check(name, severity, scale)
+    done: NDArray[np.uint8] = images.copy()
+    if len(images) != len(image_ids):
+        raise UserError(f"images to corrupt: {len(images)} images, but {len(image_ids)} ids")
+    if name in _ONE_BY_ONE:
+        for place, image_id in enumerate(image_ids):
+            done[place] = corrupt(images[place], name, severity, image_id=image_id, scale=scale)
+        return done
+    for start in range(0, len(images), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        _check_image(images[start])
+        row = _row(images[start], name, severity, scale)
+        rng = Generators([generator(name, int(severity), image_id) for image_id in image_ids[some]])
+        done[some] = to_bytes(_FAMILIES[name](to_float(images[some]), row, rng))
+    return done
+
+
+def _check(name: str, severity: int, scale: Scale) -> None:
     if name not in _FAMILIES:
         raise UserError(f"unknown corruption '{name}'{did_you_mean(name, _FAMILIES)}")
     if severity not in SEVERITIES:
         raise UserError(f"severity of {name}: expected a whole number from 1 to 5, got {severity!r}")
     if scale not in ("small", "large", "auto"):
         raise UserError(f"unknown scale '{scale}'{did_you_mean(str(scale), ('small', 'large', 'auto'))}")
-    _check_image(image)
+
+
+def _row(image: NDArray[np.uint8], name: str, severity: int, scale: Scale) -> Row:
+    """The published figures for an image of this size."""
     if scale == "auto":
         scale = "small" if min(image.shape[:2]) < _LARGE_FROM else "large"
-    severity = int(severity)
-    row = (SMALL if scale == "small" else LARGE)[name][severity - 1]
-    return to_bytes(_FAMILIES[name](to_float(image), row, generator(name, severity, image_id)))
+    return (SMALL if scale == "small" else LARGE)[name][int(severity) - 1]
 
 
 def _check_image(image: NDArray[np.uint8]) -> None:

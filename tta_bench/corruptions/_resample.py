@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 Image = NDArray[np.float32]
-"""[H, W, 3] or [H, W], nominally in [0, 1]; values outside are clipped once, at the very end."""
+"""[H, W, 3], or [N, H, W, 3] for a stack of images, nominally in [0, 1]; clipped once, at the very end."""
+
+Pixel = TypeVar("Pixel", np.uint8, np.float32)
 
 Tap = tuple[int, int, float]
 """Rows down, columns right, weight."""
@@ -34,16 +36,37 @@ def shift_and_add(image: Image, taps: Sequence[Tap], border: Literal["edge", "re
 
     One pass over the image per tap: for kernels with many zeros (lines, disks) it beats a convolution.
     """
-    down, right = [tap[0] for tap in taps], [tap[1] for tap in taps]
-    top, left = max(0, -min(down)), max(0, -min(right))
-    pads = ((top, max(0, *down)), (left, max(0, *right)), (0, 0))[: image.ndim]
-    padded = np.pad(image, pads, mode=border)
-    height, width = image.shape[:2]
+    padded, top, left = _continued(image, [tap[0] for tap in taps], [tap[1] for tap in taps], border)
+    height, width = image.shape[-3:-1]
     total, term = np.zeros_like(image), np.empty_like(image)
     for dy, dx, weight in taps:
-        window = padded[top + dy : top + dy + height, left + dx : left + dx + width]
+        window = padded[..., top + dy : top + dy + height, left + dx : left + dx + width, :]
         np.multiply(window, np.float32(weight), out=term)
         total += term
+    return total
+
+
+def _continued(
+    image: Image, down: Iterable[int], right: Iterable[int], border: Literal["edge", "reflect"]
+) -> tuple[Image, int, int]:
+    """The image with a margin as wide as these shifts need, and how much of that is above and to the left."""
+    down, right = [0, *down], [0, *right]
+    top, left = -min(down), -min(right)
+    pads = ((top, max(down)), (left, max(right)), (0, 0))
+    return np.pad(image, ((0, 0),) * (image.ndim - 3) + pads, mode=border), top, left
+
+
+def trail(image: Image, radius: float, sigma: float, degrees: float | NDArray[np.float64]) -> Image:
+    """Motion blur in a direction, or in one for each image of a stack."""
+    if isinstance(degrees, float):
+        return shift_and_add(image, motion_taps(radius, sigma, degrees), "edge")
+    taps = np.array([motion_taps(radius, sigma, angle) for angle in degrees.tolist()])
+    down, right = taps[..., 0].astype(np.int64), taps[..., 1].astype(np.int64)
+    padded, top, left = _continued(image, down.ravel().tolist(), right.ravel().tolist(), "edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, image.shape[-3:], axis=(-3, -2, -1))[:, :, :, 0]
+    total, each = np.zeros_like(image), np.arange(len(image))
+    for place, weight in enumerate(taps[0, :, 2].astype(np.float32)):  # the same for all directions
+        total += windows[each, top + down[:, place], left + right[:, place]] * weight
     return total
 
 
@@ -51,7 +74,7 @@ def gaussian(image: Image, sigma: float) -> Image:
     """Gaussian blur of rows and columns (never of channels), the border pixels repeated outwards."""
     from scipy.ndimage import gaussian_filter  # a third of a second to import: only who blurs should wait
 
-    sigmas = (sigma, sigma, 0.0)[: image.ndim]
+    sigmas = (0.0,) * (image.ndim - 3) + (sigma, sigma, 0.0)
     blurred: Image = gaussian_filter(image, sigmas, mode="nearest")
     return blurred
 
@@ -72,10 +95,44 @@ def motion_taps(radius: float, sigma: float, degrees: float) -> list[Tap]:
     return list(zip(down[seen].tolist(), right[seen].tolist(), weights[seen].tolist(), strict=True))
 
 
-def zoom(image: Pillow.Image, factor: float) -> Pillow.Image:
+def zoom(image: NDArray[Pixel], factor: float) -> NDArray[Pixel]:
     """The middle of an image magnified to the full size, linearly interpolated; both sides may differ."""
-    (left, right), (top, bottom) = (_zoom_span(side, factor) for side in image.size)
-    return image.resize(image.size, Pillow.Resampling.BILINEAR, box=(left, top, right, bottom))
+    height, width = image.shape[-3:-1]
+    (left, right), (top, bottom) = (_zoom_span(side, factor) for side in (width, height))
+    return resize(image, (height, width), Pillow.Resampling.BILINEAR, box=(left, top, right, bottom))
+
+
+def resize(
+    image: NDArray[Pixel],
+    size: tuple[int, int],
+    how: Pillow.Resampling,
+    box: tuple[float, float, float, float] | None = None,
+) -> NDArray[Pixel]:
+    """Pillow's resize to (height, width) of an image or a stack of them; with `box`, of that part.
+
+    Pillow makes rows first and columns next, rounding in between. So a whole stack can go through at once: images
+    below each other for the rows, beside each other for the columns.
+    """
+    height, width, channels = image.shape[-3:]
+    box = box or (0, 0, width, height)
+    if image.ndim == 3:
+        return _shaped(_picture(image).resize(size[::-1], how, box=box), channels)
+    count = len(image)
+    column = _picture(image.reshape(count * height, width, channels))
+    rows = _shaped(column.resize((size[1], column.height), how, box=(box[0], 0, box[2], column.height)), channels)
+    beside = rows.reshape(count, height, size[1], channels).transpose(1, 0, 2, 3)
+    row = _picture(beside.reshape(height, count * size[1], channels))
+    done = _shaped(row.resize((row.width, size[0]), how, box=(0, box[1], row.width, box[3])), channels)
+    stack: NDArray[Pixel] = done.reshape(size[0], count, size[1], channels).transpose(1, 0, 2, 3)
+    return stack
+
+
+def _picture(image: NDArray[Pixel]) -> Pillow.Image:
+    return Pillow.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+
+
+def _shaped(picture: Pillow.Image, channels: int) -> NDArray[Any]:
+    return np.array(picture).reshape(picture.height, picture.width, channels)
 
 
 def _zoom_span(length: int, factor: float) -> tuple[float, float]:
@@ -93,13 +150,14 @@ def _zoom_span(length: int, factor: float) -> tuple[float, float]:
 
 def sample(image: Image, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> Image:
     """The image read at fractional places, linearly interpolated and mirrored at its border."""
-    height, width = image.shape[:2]
+    height, width, channels = image.shape[-3:]
     upper, left = np.floor(rows), np.floor(columns)
     down = (rows - upper).astype(np.float32)[..., None]
     right = (columns - left).astype(np.float32)[..., None]
-    top, bottom = (_mirror(upper + step, height) * width for step in (0, 1))
+    flat = image.reshape(-1, channels)
+    first = np.arange(0, len(flat), height * width).reshape(*image.shape[:-3], 1, 1)
+    top, bottom = (first + _mirror(upper + step, height) * width for step in (0, 1))
     west, east = (_mirror(left + step, width) for step in (0, 1))
-    flat = image.reshape(height * width, -1)
     above = flat[top + west] * (1 - right) + flat[top + east] * right
     below = flat[bottom + west] * (1 - right) + flat[bottom + east] * right
     between: Image = above * (1 - down) + below * down

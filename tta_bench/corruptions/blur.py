@@ -7,13 +7,13 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image as Pillow
 
-from tta_bench.corruptions._resample import Image, Tap, gaussian, motion_taps, shift_and_add, to_bytes, zoom
+from tta_bench.corruptions._random import Chance
+from tta_bench.corruptions._resample import Image, Tap, gaussian, shift_and_add, to_bytes, trail, zoom
 from tta_bench.corruptions.tables import Row
 
 
-def defocus_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def defocus_blur(image: Image, row: Row, rng: Chance) -> Image:
     """A lens out of focus: the mean over a disk of the given radius, its rim softened by the given sigma."""
     radius, softness = row
     return shift_and_add(image, _disk(radius, softness), "reflect")
@@ -37,7 +37,7 @@ def _disk(radius: float, softness: float) -> tuple[Tap, ...]:
     return tuple(zip(y[seen].tolist(), x[seen].tolist(), kernel[seen].tolist(), strict=True))
 
 
-def glass_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def glass_blur(image: Image, row: Row, rng: Chance) -> Image:
     """Frosted glass: blur by sigma, then move pixels by up to `reach`, `passes` times, then blur again.
 
     The released loop means to swap each pixel with a neighbour, but exchanges two numpy views, so that the
@@ -46,24 +46,26 @@ def glass_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
     """
     sigma, reach, passes = row[0], int(row[1]), int(row[2])
     soft = gaussian(image, sigma)
-    height, width = image.shape[:2]
-    pixels = soft.reshape(height * width, -1)
+    height, width, channels = image.shape[-3:]
+    pixels = soft.reshape(-1, channels)
     for _ in range(passes):
         pixels = pixels[_copied_from(height, width, reach, rng)]
     return gaussian(pixels.reshape(image.shape), sigma)
 
 
-def _copied_from(height: int, width: int, reach: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """For each pixel, the one whose colour it shows after one pass: exactly what the loop would leave.
+def _copied_from(height: int, width: int, reach: int, rng: Chance) -> NDArray[np.int64]:
+    """For each pixel of all images, the one whose colour it shows after one pass: exactly what the loop would leave.
 
     The loop goes from the last pixel back to the first, so a pixel that copies from further on takes what was
     copied there before. Following such chains to their end by doubling (each pixel looks up where its
     neighbour's chain has got to) needs a handful of look-ups where the loop needs one step per pixel.
     """
-    grid = np.arange(height * width).reshape(height, width)
-    inner = np.s_[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1]
-    down, right = rng.integers(-reach, reach, size=(2, *grid[inner].shape))
-    targets, touched = grid.copy(), np.zeros((height, width), dtype=bool)
+    inner = np.s_[..., reach + 1 : height - reach + 1, reach + 1 : width - reach + 1]
+    moves = rng.integers(-reach, reach, size=(2, *np.empty((height, width))[inner].shape))
+    down, right = moves[..., 0, :, :], moves[..., 1, :, :]
+    shape = (*moves.shape[:-3], height, width)
+    grid = np.arange(math.prod(shape)).reshape(shape)
+    targets, touched = grid.copy(), np.zeros(shape, dtype=bool)
     targets[inner] += down * width + right
     touched[inner] = True
     place, source, moved = grid.ravel(), targets.ravel(), touched.ravel()
@@ -76,29 +78,29 @@ def _copied_from(height: int, width: int, reach: int, rng: np.random.Generator) 
         end = further
 
 
-def motion_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def motion_blur(image: Image, row: Row, rng: Chance) -> Image:
     """A moving camera: every pixel trails off in one direction within 45° of the horizontal."""
     radius, sigma = row
-    return shift_and_add(image, motion_taps(radius, sigma, rng.uniform(-45, 45)), "edge")
+    return trail(image, radius, sigma, rng.uniform(-45, 45))
 
 
-def zoom_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def zoom_blur(image: Image, row: Row, rng: Chance) -> Image:
     """A camera rushing forward: the mean of the image and its magnifications from 1 to the given factor.
 
     The zooms are rounded to 8 bits before they are averaged: less than half a grey level in the mean.
     """
     stop, step = row
-    still = Pillow.fromarray(to_bytes(image))
+    still = to_bytes(image)
     # np.arange decides by rounding whether `stop` belongs: it decided the published images too.
     factors = np.arange(1, stop, step).tolist()
     total = image * np.float32(255)
     for factor in factors:
-        total += np.asarray(zoom(still, factor))
+        total += zoom(still, factor)
     mean: Image = total / np.float32(255 * (len(factors) + 1))
     return mean
 
 
-def gaussian_blur(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def gaussian_blur(image: Image, row: Row, rng: Chance) -> Image:
     """Plain Gaussian blur of the given sigma."""
     (sigma,) = row
     return gaussian(image, sigma)

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
-from tta_bench.corruptions._resample import Image, sample, to_bytes, to_float
+from tta_bench.corruptions._random import Chance
+from tta_bench.corruptions._resample import Image, resize, sample, to_bytes, to_float
 from tta_bench.corruptions.tables import Row
 
 
-def brightness(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def brightness(image: Image, row: Row, rng: Chance) -> Image:
     """The value of HSV raised by the given amount, at the same hue and saturation."""
     (rise,) = row
-    value = image.max(axis=2, keepdims=True)
+    value = image.max(axis=-1, keepdims=True)
     raised = np.minimum(value + np.float32(rise), 1)
     # RGB is proportional to value at fixed hue and saturation, so no detour through HSV is needed.
     lit = np.where(value > 0, value, 1)
@@ -24,14 +25,14 @@ def brightness(image: Image, row: Row, rng: np.random.Generator) -> Image:
     return bright
 
 
-def saturate(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def saturate(image: Image, row: Row, rng: Chance) -> Image:
     """The saturation of HSV times a factor plus an offset.
 
     As published, a grey pixel has hue 0, so an offset turns it reddish.
     """
     factor, offset = row
-    value = image.max(axis=2, keepdims=True)
-    spread = value - image.min(axis=2, keepdims=True)
+    value = image.max(axis=-1, keepdims=True)
+    spread = value - image.min(axis=-1, keepdims=True)
     saturation = spread / np.where(value > 0, value, 1)
     wanted = np.clip(saturation * np.float32(factor) + np.float32(offset), 0, 1)
     # The distance of each channel from the largest grows in proportion to saturation.
@@ -41,21 +42,21 @@ def saturate(image: Image, row: Row, rng: np.random.Generator) -> Image:
     return vivid
 
 
-def contrast(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def contrast(image: Image, row: Row, rng: Chance) -> Image:
     """Each channel drawn towards its own mean, the given share of its contrast left."""
     (share,) = row
-    mean = image.mean(axis=(0, 1), keepdims=True, dtype=np.float64).astype(np.float32)
+    mean = image.mean(axis=(-3, -2), keepdims=True, dtype=np.float64).astype(np.float32)
     flat: Image = (image - mean) * np.float32(share) + mean
     return flat
 
 
-def elastic_transform(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def elastic_transform(image: Image, row: Row, rng: Chance) -> Image:
     """A random affine map, then a smooth random displacement.
 
     The row holds the displacement's strength, its smoothness and the affine jitter, each as a share of the
     shorter side: the published lengths at the published sizes, and the same look at any other.
     """
-    height, width = image.shape[:2]
+    height, width = image.shape[-3:-1]
     strength, smoothness, jitter = (min(height, width) * share for share in row)
     rows, columns = np.mgrid[:height, :width].astype(np.float64)
     tilted = sample(image, *_affine(rows, columns, jitter, rng))
@@ -63,19 +64,23 @@ def elastic_transform(image: Image, row: Row, rng: np.random.Generator) -> Image
         return tilted
     noise = rng.uniform(-1, 1, size=(2, height, width))
     shift = strength * (_smoother(height, smoothness) @ noise @ _smoother(width, smoothness).T)
-    return sample(tilted, rows + shift[0], columns + shift[1])
+    return sample(tilted, rows + shift[..., 0, :, :], columns + shift[..., 1, :, :])
 
 
 def _affine(
-    rows: NDArray[np.float64], columns: NDArray[np.float64], jitter: float, rng: np.random.Generator
+    rows: NDArray[np.float64], columns: NDArray[np.float64], jitter: float, rng: Chance
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Where each pixel comes from, if three corners of a central square move by up to `jitter`."""
     height, width = rows.shape
     half = min(height, width) // 3
     corners = np.array([height // 2, width // 2]) + half * np.array([[1, 1], [-1, 1], [-1, -1]])
     moved = corners + rng.uniform(-jitter, jitter, size=(3, 2))
-    back = np.linalg.solve(np.column_stack((moved, np.ones(3))), corners)
-    source_rows, source_columns = (rows * a + columns * b + c for a, b, c in back.T)
+    ones = np.ones((*moved.shape[:-1], 1))
+    back = np.linalg.solve(np.concatenate((moved, ones), axis=-1), corners)[..., None, None]
+    source_rows, source_columns = (
+        rows * back[..., 0, axis, :, :] + columns * back[..., 1, axis, :, :] + back[..., 2, axis, :, :]
+        for axis in (0, 1)
+    )
     return source_rows, source_columns
 
 
@@ -89,15 +94,15 @@ def _smoother(length: int, sigma: float) -> NDArray[np.float64]:
     return matrix
 
 
-def pixelate(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def pixelate(image: Image, row: Row, rng: Chance) -> Image:
     """Shrunk to the given share and blown up again, by box averages."""
     (share,) = row
-    full = Pillow.fromarray(to_bytes(image))
-    coarse = full.resize((int(full.width * share), int(full.height * share)), Pillow.Resampling.BOX)
-    return to_float(np.asarray(coarse.resize(full.size, Pillow.Resampling.BOX)))
+    height, width = image.shape[-3:-1]
+    coarse = resize(to_bytes(image), (int(height * share), int(width * share)), Pillow.Resampling.BOX)
+    return to_float(resize(coarse, (height, width), Pillow.Resampling.BOX))
 
 
-def jpeg_compression(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def jpeg_compression(image: Image, row: Row, rng: Chance) -> Image:
     """Through JPEG at the given quality, Pillow's other defaults."""
     (quality,) = row
     file = BytesIO()

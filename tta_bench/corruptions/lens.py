@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.corruptions._random import Chance
 from tta_bench.corruptions._resample import Image, gaussian
 from tta_bench.corruptions.tables import Row
 
@@ -14,7 +15,7 @@ _MUD = np.array([63, 42, 20], dtype=np.float32) / np.float32(255)
 _RELIEF = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], dtype=np.float32)
 
 
-def spatter(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def spatter(image: Image, row: Row, rng: Chance) -> Image:
     """Noise (mean, deviation) blurred by sigma; where it passes the threshold, water or, if `muddy`, mud.
 
     `strength` is the opacity of water, or the blur of a clot's rim. Departs from the release in how the
@@ -23,12 +24,12 @@ def spatter(image: Image, row: Row, rng: np.random.Generator) -> Image:
     """
     mean, deviation, sigma, threshold, strength, muddy = row
     noise = np.float32(mean) + np.float32(deviation) * rng.standard_normal(image.shape[:2], dtype=np.float32)
-    liquid = gaussian(noise, sigma)
+    liquid = gaussian(noise[..., None], sigma)[..., 0]
     liquid[liquid < threshold] = 0
     if muddy:
-        clots = gaussian((liquid > threshold).astype(np.float32), strength)
+        clots = gaussian((liquid > threshold).astype(np.float32)[..., None], strength)
         clots[clots < 0.8] = 0
-        muddied: Image = image + clots[..., None] * (_MUD - image)
+        muddied: Image = image + clots * (_MUD - image)
         return muddied
     sheen = liquid * _sheen(liquid > 0)
     # A small image may have caught no drop at all.

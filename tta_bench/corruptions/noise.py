@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 
+from tta_bench.corruptions._random import Chance
 from tta_bench.corruptions._resample import Image
 from tta_bench.corruptions.tables import Row
 
 
-def gaussian_noise(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def gaussian_noise(image: Image, row: Row, rng: Chance) -> Image:
     """Sensor noise in poor light: normal, of the given standard deviation."""
     (deviation,) = row
-    noisy: Image = image + np.float32(deviation) * rng.standard_normal(image.shape, dtype=np.float32)
+    noisy: Image = image + np.float32(deviation) * rng.standard_normal(image.shape[-3:], dtype=np.float32)
     return noisy
 
 
-def shot_noise(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def shot_noise(image: Image, row: Row, rng: Chance) -> Image:
     """Photon counting: Poisson, with the given count for a white pixel."""
     (photons,) = row
     return (rng.poisson(image * photons) / photons).astype(np.float32)
 
 
-def impulse_noise(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def impulse_noise(image: Image, row: Row, rng: Chance) -> Image:
     """Salt and pepper: the given share of the values turns black or white, evenly."""
     (share,) = row
-    draw = rng.random(image.shape, dtype=np.float32)
+    draw = rng.random(image.shape[-3:], dtype=np.float32)
     noisy = np.where(draw < share, np.float32(0), image)
     noisy[draw < share / 2] = 1
     return noisy
 
 
-def speckle_noise(image: Image, row: Row, rng: np.random.Generator) -> Image:
+def speckle_noise(image: Image, row: Row, rng: Chance) -> Image:
     """Normal noise in proportion to the value it falls on."""
     (deviation,) = row
-    noisy: Image = image * (1 + np.float32(deviation) * rng.standard_normal(image.shape, dtype=np.float32))
+    noise = rng.standard_normal(image.shape[-3:], dtype=np.float32)
+    noisy: Image = image * (1 + np.float32(deviation) * noise)
     return noisy

@@ -1,1 +1,1 @@
-"""Images before any order: sets of images, reading ahead, the cache of decoded ones, seeds from names."""
+"""Image sets, prefetching, the cache of decoded images, and seeds from names."""

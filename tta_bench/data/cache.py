@@ -1,9 +1,9 @@
-"""Decoded images kept on disk, so that the second method on a task reads them at memory speed.
+"""A disk cache of decoded images, so that the second method on a task reads them at memory speed.
 
-<folder>/<name>-<digest>.u8    4096 bytes of JSON that say whose images these are, then [N, 3, H, W] bytes
+<folder>/<name>-<digest>.u8    4096 bytes of JSON that identify the images, then [N, 3, H, W] bytes
 
-The digest is over ids and transform; the JSON also holds the sizes and times of the source files. A cache of
-other images is never found, and one of changed files or of another Pillow is made anew.
+The digest covers ids and transform; the JSON also covers the sizes and times of the source files. A cache of other
+images is never found, and one of changed files or another Pillow version is rebuilt.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHUNK = 64  # images per write
 
 
 class FileImages(ImageSet, Protocol):
-    """Images that are decoded from files; what a cache must know of them."""
+    """Images decoded from files, with what a cache must know about them."""
 
     @property
     def files(self) -> Sequence[Path]:
@@ -46,11 +46,11 @@ class FileImages(ImageSet, Protocol):
 
     @property
     def transform(self) -> str:
-        """What is done to decoded pixels, in words: other words, other pixels."""
+        """A description of what is done to decoded pixels; another description means other pixels."""
 
 
 class CachedImages:
-    """The same images from a cache that is made at the first `read`, by one process while others wait."""
+    """The same images from a cache, which one process builds at the first `read` while others wait."""
 
     in_memory = True
 
@@ -88,21 +88,21 @@ class CachedImages:
         self.open()
         found = self._pixels[indices]
         if self._map is not None:
-            # Pages stay with the system but leave this process, whose memory is measured.
+            # Pages stay in the system's cache but leave this process, whose memory is measured.
             self._map.madvise(mmap.MADV_DONTNEED)
         return found
 
     def open(self) -> None:
-        """Find the cache or make it. `read` does so, too."""
+        """Open the cache, building it if needed. `read` does this, too."""
         if self._map is not None:
             return
         source = self._source()
         try:
             if not self._find(source):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                with _only_one(self.path.with_suffix(".lock")) as alone:
+                with _lock(self.path.with_suffix(".lock")) as is_locked:
                     if not self._find(source):
-                        self._make(source, alone)
+                        self._make(source, is_locked)
                         self._find(source)
         except OSError as error:
             raise UserError(
@@ -110,7 +110,7 @@ class CachedImages:
             ) from error
 
     def _source(self) -> str:
-        """A digest that changes when any image would."""
+        """A digest that changes whenever an image may have changed."""
         stamps = []
         for file in map(os.fspath, self._images.files):
             try:
@@ -121,7 +121,7 @@ class CachedImages:
         return _digest([f"Pillow {PIL.__version__}", self._images.transform, *self._images.ids, *stamps])
 
     def _find(self, source: str) -> bool:
-        """Map the cache file if it is there, whole and of these images."""
+        """Map the cache file if it exists, is complete and holds these images."""
         try:
             with self.path.open("rb") as file:
                 header = json.loads(file.read(HEADER))
@@ -134,17 +134,17 @@ class CachedImages:
         self._pixels = np.frombuffer(self._map, np.uint8, offset=HEADER).reshape(shape)
         return True
 
-    def _make(self, source: str, alone: bool) -> None:
-        """Decode every image once, in file order; the file appears whole or not at all."""
+    def _make(self, source: str, is_locked: bool) -> None:
+        """Decode every image once, in file order, and write the file atomically."""
         folder, total = self.path.parent, len(self.ids)
         if total == 0:
-            raise UserError(f"cache {self.path}: there are no images to keep")
-        if alone:  # what is left of others is left of the dead
+            raise UserError(f"cache {self.path}: there are no images to cache")
+        if is_locked:  # we hold the lock, so leftovers come from crashed processes
             for leftover in folder.glob(f".{self.path.name}.*"):
                 leftover.unlink(missing_ok=True)
         shape = (total, *self._images.read(np.arange(1))[0].shape)
         header = {"source": source, "shape": shape, "transform": self._images.transform[:1000]}
-        self._refuse_little_space(math.prod(shape))
+        self._require_space(math.prod(shape))
         handle, part = tempfile.mkstemp(dir=folder, prefix=f".{self.path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -152,7 +152,7 @@ class CachedImages:
                 self._write_pixels(file, shape)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(part).chmod(0o644)  # mkstemp makes private files
+            Path(part).chmod(0o644)  # mkstemp creates private files
             Path(part).replace(self.path)
         except BaseException:
             Path(part).unlink(missing_ok=True)
@@ -162,20 +162,20 @@ class CachedImages:
         plan = [np.arange(i, min(i + CHUNK, shape[0])) for i in range(0, shape[0], CHUNK)]
         workers = default_workers(self._images) if self._workers is None else self._workers
         if multiprocessing.current_process().daemon:
-            workers = 0  # a worker may not have workers
+            workers = 0  # a worker process cannot have workers
         done = 0
         with closing(read_ahead(self._images, plan, workers=workers)) as chunks:
             for chunk in chunks:
                 if chunk.shape[1:] != shape[1:]:
                     raise UserError(
-                        f"images {done} to {done + len(chunk) - 1} of {self.path.stem} have the shape "
-                        f"{list(chunk.shape[1:])}, expected {list(shape[1:])}: a cache needs one size"
+                        f"images {done} to {done + len(chunk) - 1} of {self.path.stem} have shape "
+                        f"{list(chunk.shape[1:])}, expected {list(shape[1:])}: a cache needs images of one size"
                     )
                 file.write(chunk.numpy().data)
                 done += len(chunk)
                 self._on_progress(done, shape[0])
 
-    def _refuse_little_space(self, needed: int) -> None:
+    def _require_space(self, needed: int) -> None:
         free = shutil.disk_usage(self.path.parent).free
         if free < needed:
             raise UserError(
@@ -185,8 +185,8 @@ class CachedImages:
 
 
 @contextmanager
-def _only_one(path: Path) -> Iterator[bool]:
-    """Hold a lock that the system takes back from a process that dies; False where the disk has no locks."""
+def _lock(path: Path) -> Iterator[bool]:
+    """Hold an exclusive lock, which the system releases if the process dies; False if the disk has no locks."""
     while True:
         with path.open("wb") as file:
             try:
@@ -195,7 +195,7 @@ def _only_one(path: Path) -> Iterator[bool]:
             except OSError:
                 held = False
             if held and not _is_at(file, path):
-                continue  # the one before us took it away with it
+                continue  # the previous holder unlinked the lock file: retry
             try:
                 yield held
             finally:

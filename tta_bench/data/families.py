@@ -1,4 +1,4 @@
-"""The names of the corruption families, apart from the code that draws them: data on disk needs only the names."""
+"""Names of the corruption families, separate from the code that draws them: data on disk needs only names."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ CORRUPTIONS = (
 """The fifteen that are scored, in the published order."""
 
 HELD_OUT = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-"""The four kept apart for choosing hyper-parameters."""
+"""The four reserved for choosing hyper-parameters."""

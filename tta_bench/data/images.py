@@ -1,4 +1,4 @@
-"""Sets of images: what a task reads from. Knows no order and no method."""
+"""Image sets: the images of a task, without any order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tta_bench.data.seeding import permutation
 from tta_bench.errors import UserError
 
-LOOKED_AT = 8  # images of a task: a gradual run of ImageNet-C looks at a thousand
+SAMPLE = 8  # images per set in a fingerprint; a gradual run of ImageNet-C reads about a thousand in total
 
 
 class ImageSet(Protocol):
@@ -21,7 +21,7 @@ class ImageSet(Protocol):
 
     @property
     def ids(self) -> Sequence[str]:
-        """A name for each image that is the same on every machine."""
+        """A name for each image, the same on every machine."""
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -32,33 +32,33 @@ class ImageSet(Protocol):
 
 
 def fingerprint(images: ImageSet) -> str:
-    """A digest of all labels, and of the pixels of a few images as a model would see them.
+    """A digest of all labels, and of the pixels of a sample as a model sees them.
 
-    Trees of the same names may differ: one downloaded, one made; or two decoders may; or a list of labels was mended.
-    Empty if one of the few cannot be read: whoever reads it next will say so.
+    Equal ids do not mean equal images: a tree may be downloaded or made here, decoders differ, labels get corrected.
+    Empty if the sample cannot be read: the next reader reports the error.
     """
-    few = permutation(len(images.ids), "fingerprint")[:LOOKED_AT]
-    raw: ImageSet = getattr(images, "decoded_from", images)  # a cache need not be made for this
+    sample = permutation(len(images.ids), "fingerprint")[:SAMPLE]
+    raw: ImageSet = getattr(images, "decoded_from", images)  # do not build a cache just for this
     try:
-        pixels = np.ascontiguousarray(raw.read(few)).tobytes()
+        pixels = np.ascontiguousarray(raw.read(sample)).tobytes()
     except UserError:
         return ""
     return hashlib.sha256(pixels + np.asarray(images.labels, np.int64).tobytes()).hexdigest()[:16]
 
 
 def sample_files(images: ImageSet) -> list[Path]:
-    """The files behind the few images that a fingerprint looks at; none for images that are in no file."""
+    """The files behind the images that a fingerprint samples; none for images that are not in files."""
     found: list[Path] = []
     for part in getattr(images, "sets", [images]):
         raw = getattr(part, "decoded_from", part)
         files: Sequence[Path] = getattr(raw, "files", ())
-        few = permutation(len(part.ids), "fingerprint")[:LOOKED_AT]
-        found += [files[i] for i in few] if len(files) == len(part.ids) else files
+        sample = permutation(len(part.ids), "fingerprint")[:SAMPLE]
+        found += [files[i] for i in sample] if len(files) == len(part.ids) else files
     return found
 
 
 class ArrayImages:
-    """An image set that is held in memory."""
+    """An image set in memory."""
 
     in_memory = True
 
@@ -72,7 +72,7 @@ class ArrayImages:
 
 
 class Joined:
-    """Several image sets seen as one, each image's id led by the name of its set."""
+    """Several image sets as one; each id starts with the name of its set."""
 
     def __init__(self, named: Sequence[tuple[str, ImageSet]]) -> None:
         self.sets = [images for _, images in named]

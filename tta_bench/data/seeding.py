@@ -15,7 +15,7 @@ def seed_of(*names: object) -> int:
 
 
 def permutation(n: int, *names: object) -> NDArray[np.int64]:
-    """A random order of n things, fixed by names.
+    """A random order of n things, determined by names.
 
     Sorts raw 64-bit draws, because numpy promises stable raw bits across versions but not stable shuffles.
     """

@@ -18,9 +18,9 @@ SAMPLE = 3  # images of a task that `inspect` decodes
 class Dataset(ABC):
     """Opens the tasks of one kind of data, and the clean source images that some methods need."""
 
-    layout: str = ""  # what must lie below --data-root; empty if nothing must
+    layout: str = ""  # what must be below --data-root; empty if nothing
     source_by_task: ClassVar[bool] = False  # whether tasks differ in their source images
-    code: ClassVar[str]  # the module whose source decides what the images look like; its own if it names no other
+    code: ClassVar[str]  # the module whose code determines the images; by default the class's own
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -28,16 +28,16 @@ class Dataset(ABC):
             cls.code = cls.__module__
 
     def __init__(self, root: Path | None) -> None:
-        """Take the data root. Keyword arguments, which a subclass adds, are the options of a suite's `data` block.
+        """Take the data root. The keyword arguments of a subclass are the options of a suite's `data` block.
 
-        `open_dataset` checks them by their annotations. No file is looked at yet, so a suite can be described on a
-        machine that lacks its data.
+        `open_dataset` checks them by their annotations. Opens no file yet, so that a suite can be described on a
+        machine without its data.
         """
 
     @property
     @abstractmethod
     def num_classes(self) -> int:
-        """How many logits are scored: those of the mask, where there is one."""
+        """Number of scored logits: those of the class mask, if there is one."""
 
     @abstractmethod
     def tasks(self) -> Sequence[str]:
@@ -45,26 +45,26 @@ class Dataset(ABC):
 
     @abstractmethod
     def open(self, task: str) -> ImageSet:
-        """The images of a task; data that cannot be read, or is not whole, is a UserError."""
+        """The images of a task; unreadable or incomplete data raises UserError."""
 
     @abstractmethod
     def inspect(self, task: str, *, sample: int | None = SAMPLE, on_opened: OnOpened | None = None) -> str:
-        """Look at a task, and decode a sample of it; says what is there, or a UserError what is wrong.
+        """Check a task and decode a sample of it; returns a summary, or raises UserError.
 
-        Without a sample all images are decoded, which is told to `on_opened`, and the error names all that are bad.
+        Without a sample it decodes all images, reports progress to `on_opened`, and the error names all bad images.
         """
 
     @abstractmethod
     def source_images(self, task: str | None = None) -> ImageSet:
-        """Clean source images for `Method.prepare`, with labels as a stream of them would have.
+        """Clean source images for `Method.prepare`, labelled like a stream.
 
-        The task matters only where each has a source of its own. What is not there is a UserError.
+        The task matters only if tasks differ in their source. Missing images raise UserError.
         """
 
     def places(self, task: str) -> Sequence[Path] | None:
-        """Files and folders that a change of the task's images would touch; empty for images that are in no file.
+        """Files and folders that change with the task's images; empty for images that are not in files.
 
-        Nothing is opened. None where that cannot be said: then the images themselves are looked at.
+        Opens nothing. None if unknown: then the images themselves are read.
         """
         return None
 
@@ -73,30 +73,30 @@ class Dataset(ABC):
         return None
 
     def seems_there(self, task: str) -> bool:
-        """Whether something has a task's name on disk, from a look at names alone: `open` may still refuse it.
+        """Whether a task seems to be on disk, judged by names alone: `open` may still refuse it.
 
-        That nothing of this kind of data is there may be a UserError, too.
+        May raise UserError if there is no data of this kind at all.
         """
         return True
 
     def originals(self, task: str) -> ImageSet | None:
-        """The images of a task before they were corrupted, in the same order; None where there are none.
+        """The images of a task before corruption, in the same order; None if there are none.
 
-        Where the user must bring them and has not, a UserError says what to put where.
+        If the user must provide them and has not, a UserError says what to put where.
         """
         return None
 
     def at_severity(self, severity: int) -> Dataset:
         """The same data at another severity, for the gradual scenario."""
-        raise UserError("--scenario gradual needs data with severities")
+        raise UserError("--scenario gradual requires data with severities")
 
     def sized(self, size: int, interpolation: str | None = None) -> Dataset:
-        """The same data with images of `size` pixels, for a model that takes them so; fixed data stays as it is."""
+        """The same data with images of `size` pixels, the model's input size; data of fixed size stays as it is."""
         return self
 
     @property
     def transform(self) -> Transform | None:
-        """How a file becomes the model's input; None where images are made in the right size."""
+        """How a file becomes the model's input; None if images already have the right size."""
         return None
 
     @property
@@ -105,17 +105,17 @@ class Dataset(ABC):
         return self.num_classes
 
     def class_mask(self) -> tuple[int, ...] | None:
-        """The model's classes that can occur, in ascending order; None if all can. Labels are ranks in it."""
+        """The model's classes that can occur, in ascending order; None for all. Labels are positions in it."""
         return None
 
     def model_for(self, task: str) -> str | None:
-        """The model that a task starts from; None if it is the suite's."""
+        """The source model of a task; None for the suite's."""
         return None
 
     def made_by(self) -> str:
-        """The command that made these images; empty if they are the published ones."""
+        """The command that made these images; empty for the published ones."""
         return ""
 
     def published(self, task: str) -> tuple[int, int] | None:
-        """How many classes and images a task has as published, where that is known."""
+        """The published numbers of classes and images of a task, if known."""
         return None

@@ -1,4 +1,4 @@
-"""CIFAR-10-C and CIFAR-100-C in their published form: one array of 50,000 images a corruption."""
+"""CIFAR-10-C and CIFAR-100-C in their published form: one array of 50,000 images per corruption."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 
 PIXELS = 32
-PUBLISHED = 10_000  # images of each severity, one block after the other
+PUBLISHED = 10_000  # images per severity, in consecutive blocks
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayFile:
-    """Some images of an array on disk; mapped for each call, so it can be pickled, and memory stays flat."""
+    """Some images of an array on disk; mapped in each call, so that it can be pickled and memory stays constant."""
 
     file: Path
-    rows: NDArray[np.int64]  # the place of each image in the array
+    rows: NDArray[np.int64]  # the index of each image in the array
     ids: Sequence[str]
     labels: NDArray[np.int64]
     view: Transform | None
 
     @property
     def in_memory(self) -> bool:
-        """Nothing to decode or enlarge: worker processes would only hand bytes about."""
+        """True if there is nothing to decode or enlarge: worker processes would only copy bytes."""
         return self.view is None
 
     @property
@@ -45,7 +45,7 @@ class ArrayFile:
 
     @property
     def transform(self) -> str:
-        """What is done to the stored pixels, in words."""
+        """A description of what is done to the stored pixels."""
         return repr(self.view)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -72,7 +72,7 @@ class CifarC(OnDisk):
 
     @property
     def transform(self) -> Transform | None:
-        """Enlarged for a model that takes more than 32 pixels."""
+        """Enlarges images for a model with more than 32 input pixels."""
         if self.size == PIXELS:
             return None
         return Transform(self.size, self.size, interpolation=self.interpolation)
@@ -113,11 +113,11 @@ class CifarC(OnDisk):
         return replace(images, rows=rows, ids=[images.ids[row] for row in rows], labels=images.labels[rows])
 
     def originals(self, task: str) -> ArrayFile:
-        """The clean test images: every block of a corruption is made of them, in their order."""
+        """The clean test images: every severity of a corruption was made from them, in the same order."""
         return self._clean("no originals")
 
     def _clean(self, need: str) -> ArrayFile:
-        """All clean test images; the published download has none, so the user brings them."""
+        """All clean test images; the published download has none, so the user provides them."""
         file = self._home() / "original.npy"
         if not is_file(file):
             raise UserError(
@@ -126,7 +126,7 @@ class CifarC(OnDisk):
             )
         labels, count = self._labels(), len(_map(file))
         if 5 * count != len(labels):
-            raise UserError(f"{file}: {count:,} images, expected {len(labels) // 5:,}, one for each of a severity")
+            raise UserError(f"{file}: {count:,} images, expected {len(labels) // 5:,}, as many as a severity has")
         ids = [f"original/{row:05d}" for row in range(count)]
         return ArrayFile(file, np.arange(count), ids, labels[:count], self.transform)
 
@@ -134,9 +134,9 @@ class CifarC(OnDisk):
         file = self._home() / "labels.npy"
         labels: NDArray[Any] = _load(file)
         if not labels.size:
-            raise UserError(f"{file}: is empty: get this file again")
+            raise UserError(f"{file} is empty: replace this file")
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= self.num_classes:
-            raise UserError(f"{file}: expected a row of labels from 0 to {self.num_classes - 1}")
+            raise UserError(f"{file}: expected a 1-D array of labels from 0 to {self.num_classes - 1}")
         return labels.astype(np.int64)
 
     def _home(self) -> Path:
@@ -156,5 +156,5 @@ def _load(file: Path) -> NDArray[Any]:
     except FileNotFoundError as error:
         raise UserError(f"{file} is missing") from error
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{file}: no readable array ({error})") from error
+        raise UserError(f"{file}: not a readable array ({error})") from error
     return content

@@ -1,4 +1,4 @@
-"""ImageNet-R, ImageNet-A and their like: folders of some of the ImageNet classes."""
+"""ImageNet-R, ImageNet-A and similar sets: folders of some of the ImageNet classes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tta_bench.annotations import Folder, Partial, Published, Resizing
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.imagenet import ImageNetKind, ranks, refuse_strange
+from tta_bench.datasets.imagenet import ImageNetKind, ranks, refuse_unknown_classes
 from tta_bench.datasets.listing import complaint, list_folders, list_names
 from tta_bench.datasets.on_disk import in_folders
 from tta_bench.datasets.transform import Transform
@@ -15,7 +15,7 @@ from tta_bench.errors import UserError
 
 
 class ClassFolders(ImageNetKind):
-    """`<wnid>/*.jpg` in DATA_ROOT/<folder>, or in DATA_ROOT itself; one task, named as the folder.
+    """`<wnid>/*.jpg` in DATA_ROOT/<folder>, or in DATA_ROOT itself; one task, named after the folder.
 
     The mask is read from the folder names: the 1000 logits are cut down to the classes that occur, in ascending
     order, so an image's label is the rank of its folder.
@@ -55,7 +55,7 @@ class ClassFolders(ImageNetKind):
     def class_mask(self) -> tuple[int, ...]:
         home = self._home()
         names = list_folders(home)
-        refuse_strange(home, names)
+        refuse_unknown_classes(home, names)
         if not names:
             raise UserError(f"{home}: has no class folders")
         if len(names) != self._published[0]:
@@ -65,7 +65,7 @@ class ClassFolders(ImageNetKind):
     def open(self, task: str) -> FolderImages:
         home = self._home()
         found = self.listed(home)
-        refuse_strange(home, found)
+        refuse_unknown_classes(home, found)
         self.refuse_partial(home, complaint(found, self._published))
         rank = {name: i for i, name in enumerate(found)}
         return in_folders(home, found, rank, self.transform)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tta_bench.corruptions import corrupt
+from tta_bench.corruptions import corrupt_many
 from tta_bench.data.images import ArrayImages
 from tta_bench.data.seeding import permutation, seed_of
 
@@ -42,11 +42,8 @@ def corrupted(corruption: str, severity: int) -> ArrayImages:
     """The test split under one corruption; kept, because every method and seed reads it again."""
     test = stream_images()
     images = test.read(np.arange(len(test.ids))).transpose(0, 2, 3, 1)
-    worse = [
-        corrupt(image, corruption, severity, image_id=image_id, scale="small")
-        for image, image_id in zip(images, test.ids, strict=True)
-    ]
-    return ArrayImages(np.stack(worse).transpose(0, 3, 1, 2), test.labels, test.ids)
+    worse = corrupt_many(images, corruption, severity, image_ids=test.ids, scale="small")
+    return ArrayImages(worse.transpose(0, 3, 1, 2), test.labels, test.ids)
 
 
 def stream_images() -> ArrayImages:

@@ -1,4 +1,4 @@
-"""The embedded digits under one corruption a task."""
+"""The embedded digits under one corruption per task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tta_bench.datasets.opening import OnOpened
 
 
 class DigitsC(Dataset):
-    """The embedded digits under one corruption a task."""
+    """The embedded digits under one corruption per task."""
 
     code = "tta_bench.datasets.digits"
     num_classes = 10

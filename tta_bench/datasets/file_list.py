@@ -1,4 +1,4 @@
-"""VisDA-2021 and its like: images by a list of paths and labels."""
+"""VisDA-2021 and similar sets: images from a list of paths and labels."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from msgspec import Meta
 from tta_bench.annotations import Folder, Partial, Published, Resizing, Text
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind
-from tta_bench.datasets.listing import is_file, not_in
+from tta_bench.datasets.listing import is_file, missing_from
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, some
 
-DIGITS = 9  # a longer label is none, and would not fit into an array
+DIGITS = 9  # longer labels are invalid and would not fit into an array
 
 
 class FileList(ImageNetKind):
-    """`<list>` in DATA_ROOT/<folder> (or in DATA_ROOT itself), with lines "path label"; one task, named as the folder.
+    """`<list>` in DATA_ROOT/<folder> or in DATA_ROOT, with lines "path label"; one task, named after the folder.
 
     Paths start at the folder; a leading `<root>/` or `./`, as the published lists have, means the same. `only`
     keeps the lines whose path has that folder in it: DPAL's own list is not released, but should be the
@@ -38,9 +38,9 @@ class FileList(ImageNetKind):
         root: Path | None,
         *,
         folder: Folder,
-        list: Annotated[Text, Meta(description="The file with lines 'path label', below the folder.")],
+        list: Annotated[Text, Meta(description="The file with lines 'path label', in the folder.")],
         images: Published,
-        only: Annotated[Text | None, Meta(description="Only lines whose path has this folder in it.")] = None,
+        only: Annotated[Text | None, Meta(description="Keep only lines whose path contains this folder.")] = None,
         allow_partial: Partial = False,
         interpolation: Resizing = None,
     ) -> None:
@@ -50,7 +50,7 @@ class FileList(ImageNetKind):
 
     @property
     def transform(self) -> Transform:
-        """Squashed to a square first, as VisDA's own code does."""
+        """Squashes to a square first, as VisDA's own code does."""
         view = self.clean_view()
         return Transform(view.resize, view.crop, squash=True, interpolation=view.interpolation)
 
@@ -103,11 +103,11 @@ def _row(file: Path, number: int, line: str) -> tuple[str, int]:
 
 
 def _refuse_missing(home: Path, file: Path, ids: Sequence[str]) -> None:
-    """Lists each folder once instead of asking for every file."""
+    """Refuse missing files; lists each folder once instead of checking every file."""
     names: dict[str, list[str]] = {}
     for path in ids:
         folder, slash, name = path.rpartition("/")
         names.setdefault(folder + slash, []).append(name)
-    missing = [folder + name for folder, wanted in names.items() for name in not_in(home / folder, wanted)]
+    missing = [folder + name for folder, wanted in names.items() for name in missing_from(home / folder, wanted)]
     if missing:
         raise UserError(f"{home}: {len(missing):,} of {len(ids):,} files in {file.name} are missing: {some(missing)}")

@@ -1,6 +1,6 @@
-"""Image sets that decode files as they are asked for, from folders or from inside a tar.
+"""Image sets that decode files on demand, from folders or from inside a tar.
 
-No file stays open between two calls, so the sets can be pickled and used by many worker processes.
+No file stays open between calls, so that the sets can be pickled and used by many worker processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tta_bench.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class FolderImages:
-    """Images by their paths below a root. An id is the prefix and such a path: the same on every machine."""
+    """Images by their paths below a root. An id is the prefix plus that path: the same on every machine."""
 
     root: Path
     ids: Sequence[str]
@@ -35,14 +35,14 @@ class FolderImages:
 
     @property
     def transform(self) -> str:
-        """What is done to decoded pixels, in words."""
+        """A description of what is done to decoded pixels."""
         return repr(self.view)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return self.read_into(_room(len(indices), self.view), indices)
+        return self.read_into(_empty_batch(len(indices), self.view), indices)
 
     def read_into(self, place: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """`read` into memory that is there: as new memory it would take a tenth of the time."""
+        """`read` into existing memory: allocating it would take a tenth of the time."""
         for row, i in zip(place, indices, strict=True):
             file = self._file(self.ids[i])
             row[:] = decode(file, file, self.view)
@@ -54,7 +54,7 @@ class FolderImages:
 
 @dataclass(frozen=True, eq=False)
 class TarImages:
-    """Images that are read from their places inside an uncompressed tar, which is never unpacked."""
+    """Images inside an uncompressed tar, read without unpacking it."""
 
     tar: Path
     ids: Sequence[str]
@@ -70,14 +70,14 @@ class TarImages:
 
     @property
     def transform(self) -> str:
-        """What is done to decoded pixels, in words."""
+        """A description of what is done to decoded pixels."""
         return repr(self.view)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return self.read_into(_room(len(indices), self.view), indices)
+        return self.read_into(_empty_batch(len(indices), self.view), indices)
 
     def read_into(self, place: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """`read` into memory that is there."""
+        """`read` into existing memory."""
         try:
             file = self.tar.open("rb")
         except OSError as error:
@@ -91,21 +91,21 @@ class TarImages:
 
 
 def decode(file: Path | io.BytesIO, name: object, view: Transform) -> NDArray[np.uint8]:
-    """One image, ready for a model; what cannot be decoded is a UserError with the file's name."""
+    """One image, ready for a model; UserError with the file's name if it cannot be decoded."""
     try:
         if isinstance(file, Path):
-            with file.open("rb", buffering=0) as whole:  # in one read: Pillow would take many
+            with file.open("rb", buffering=0) as whole:  # one read instead of Pillow's many
                 file = io.BytesIO(whole.read())
         with Image.open(file) as image:
             return view(image)
     except UnidentifiedImageError as error:
-        raise UserError(f"{name}: is no image: get this file again") from error
+        raise UserError(f"{name}: not an image: replace this file") from error
     except Exception as error:  # Pillow raises many kinds on broken content
-        if isinstance(error, OSError) and error.strerror:  # the disk says no: another copy would not help
+        if isinstance(error, OSError) and error.strerror:  # a disk error: another copy would not help
             raise UserError(f"{name}: cannot be read ({error.strerror})") from error
         why = " ".join(str(error).split())
-        raise UserError(f"{name}: cannot be read as an image ({why}): get this file again") from error
+        raise UserError(f"{name}: cannot be read as an image ({why}): replace this file") from error
 
 
-def _room(count: int, view: Transform) -> NDArray[np.uint8]:
+def _empty_batch(count: int, view: Transform) -> NDArray[np.uint8]:
     return np.empty((count, 3, view.crop, view.crop), np.uint8)

@@ -1,4 +1,4 @@
-"""What the ImageNet kinds share: the 1000 classes, and the clean validation images."""
+"""Shared by the ImageNet datasets: the 1000 classes and the clean validation images."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ def wnids() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def ranks() -> Mapping[str, int]:
-    """The logit of each class."""
+    """The logit index of each class."""
     return MappingProxyType({wnid: rank for rank, wnid in enumerate(wnids())})
 
 
-def refuse_strange(folder: Path, names: Collection[str]) -> None:
-    """A folder that names no class has no label."""
-    strange = sorted(set(names) - set(wnids()))
-    if strange:
-        raise UserError(f"{folder / strange[0]}: '{strange[0]}' is no ImageNet class (expected names as n01440764)")
+def refuse_unknown_classes(folder: Path, names: Collection[str]) -> None:
+    """Refuse folders that are not named after a class: they have no label."""
+    unknown = sorted(set(names) - set(wnids()))
+    if unknown:
+        raise UserError(f"{folder / unknown[0]}: '{unknown[0]}' is not an ImageNet class (expected e.g. n01440764)")
 
 
 class ImageNetKind(OnDisk):
-    """Data whose models know the 1000 classes, and whose source is clean ImageNet."""
+    """Data for models of the 1000 classes, with clean ImageNet as its source."""
 
     @property
     def model_classes(self) -> int:
         return CLASSES
 
     def source_images(self, task: str | None = None) -> FolderImages:
-        """2,000 of the 50,000 clean validation images; with a mask only of its classes.
+        """2,000 of the 50,000 clean validation images; with a class mask, only images of its classes.
 
-        They are the originals of the ImageNet-C images: EATA's authors take them so, and so its Fisher
-        information has seen, without labels, what it is scored on.
+        They are the originals of the ImageNet-C images, as EATA's authors use them: its Fisher information has seen,
+        without labels, the originals of the images that it is scored on.
         """
         folder = self.clean_folder("clean source images are needed (a method prepares on them)")
         found = dict(self.listed(folder))
-        refuse_strange(folder, found)
+        refuse_unknown_classes(folder, found)
         self.refuse_partial(folder, complaint(found, (CLASSES, 50_000), names=wnids(), even=True))
         mask = self.class_mask()
         rank: Mapping[str, int] = ranks()
@@ -64,12 +64,12 @@ class ImageNetKind(OnDisk):
         return [self.clean_folder("no clean source images")]
 
     def clean_folder(self, need: str) -> Path:
-        """Where the clean validation images lie; `need` begins the error if they do not."""
+        """The folder of the clean validation images; `need` starts the error message if it is missing."""
         root = self.data_root()
         for name in CLEAN_FOLDERS:
             if is_folder(root / name):
                 return root / name
         raise UserError(
             f"{need}: put the ImageNet validation images as {root / CLEAN_FOLDERS[0]}/<wnid>/*.JPEG "
-            f"(looked for {', '.join(CLEAN_FOLDERS)})"
+            f"(searched for {', '.join(CLEAN_FOLDERS)})"
         )

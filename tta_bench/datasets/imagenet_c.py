@@ -1,4 +1,4 @@
-"""ImageNet-C: one corruption a task, as folders or as tars."""
+"""ImageNet-C: one corruption per task, as folders or as tars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tta_bench.annotations import Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets.files import FolderImages, TarImages
-from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_strange, wnids
+from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_unknown_classes, wnids
 from tta_bench.datasets.listing import (
     Classes,
     complaint,
@@ -32,7 +32,7 @@ PARTS = {  # the files of the published download
     "digital.tar": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
     "extra.tar": HELD_OUT,
 }
-MADE = "make-corrupted.json"  # lies in a tree that was not downloaded
+MADE = "make-corrupted.json"  # marks a tree that was made here, not downloaded
 ALL = (*CORRUPTIONS, *HELD_OUT)
 
 
@@ -40,7 +40,7 @@ class ImageNetC(ImageNetKind):
     """`<corruption>/<severity>/<wnid>/*.JPEG` in DATA_ROOT/ImageNet-C, or in DATA_ROOT itself.
 
     A corruption without a folder is read from `<corruption>.tar`, or from the published `noise.tar`, `blur.tar`
-    and so on, without unpacking; its headers are scanned once a process, which takes seconds a tar.
+    and so on, without unpacking; its headers are scanned once per process, which takes seconds per tar.
     """
 
     layout = "ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG (or ImageNet-C/<corruption>.tar)"
@@ -52,7 +52,7 @@ class ImageNetC(ImageNetKind):
 
     @property
     def transform(self) -> Transform:
-        """The published images have 224 pixels and stay as they are; others are brought to the model's size."""
+        """Resizes to the model's input size; the published images have 224 pixels already."""
         return Transform(self.size, self.size, interpolation=self.interpolation)
 
     def at_severity(self, severity: int) -> ImageNetC:
@@ -67,12 +67,12 @@ class ImageNetC(ImageNetKind):
     def open(self, task: str) -> ImageSet:
         home = self._home()
         folder = home / task / str(self.severity)
-        there = is_folder(folder)
-        if there and list_folders(folder):
+        has_folder = is_folder(folder)
+        if has_folder and list_folders(folder):
             return self._from_folder(folder, task)
-        for file in _tars(home, task):  # an empty folder does not hide them
+        for file in _tars(home, task):  # an empty folder does not hide a tar
             return self._from_tar(file, task)
-        if there:
+        if has_folder:
             raise UserError(f"{folder}: has no images: expected {self.layout}")
         raise UserError(f"{folder} is missing: expected {self.layout}")
 
@@ -90,12 +90,12 @@ class ImageNetC(ImageNetKind):
         return "make-corrupted" if is_file(home / MADE) else ""
 
     def originals(self, task: str) -> FolderImages:
-        """The validation images of the same names, seen as the corrupted ones were before their corruption."""
+        """The validation images of the same names, preprocessed as the corrupted ones were before corruption."""
         folder = self.clean_folder("no originals")
         corrupted = self.open(task)
         ids = [image_id.split("/", 2)[2] for image_id in corrupted.ids]  # <wnid>/<file>
-        there = {f"{wnid}/{file}" for wnid, files in self.listed(folder).items() for file in files}
-        missing = [image_id for image_id in ids if image_id not in there]
+        clean = {f"{wnid}/{file}" for wnid, files in self.listed(folder).items() for file in files}
+        missing = [image_id for image_id in ids if image_id not in clean]
         if missing:
             raise UserError(f"no originals: {folder}: {len(missing):,} of {len(ids):,} are missing: {some(missing)}")
         return FolderImages(folder, ids, corrupted.labels, self.clean_view())
@@ -122,12 +122,12 @@ class ImageNetC(ImageNetKind):
         return TarImages(file, ids, labels_of(found, ranks()), self.transform, *places)
 
     def _check(self, where: Path, task: str, found: Classes) -> None:
-        refuse_strange(where, found)
+        refuse_unknown_classes(where, found)
         self.refuse_partial(where, complaint(found, self.published(task), names=wnids(), even=True))
 
 
 def _tars(home: Path, task: str) -> list[Path]:
-    """The tars that may hold a corruption, and are there."""
+    """The existing tars that may hold a corruption."""
     return [home / name for name in _tar_names(task) if is_file(home / name)]
 
 
@@ -136,5 +136,5 @@ def _tar_names(task: str) -> list[str]:
 
 
 def _holds_corruptions(folder: Path) -> bool:
-    # A link that leads nowhere counts: whoever opens its task will name it, and the other tasks go on.
+    # A broken link counts: opening its task reports it, and the other tasks continue.
     return any(is_there(folder / name) for task in ALL for name in (task, *_tar_names(task)))

@@ -1,10 +1,10 @@
-"""Writes the ImageNet-C tree from clean images, for those without the download. Imports no torch.
+"""Writes the ImageNet-C tree from clean images, for users without the download. Imports no torch.
 
 <out>/<corruption>/<severity>/<wnid>/<name>.JPEG    as published: shorter side to 256, centre 224, JPEG quality 85
-<out>/make-corrupted.json                           how it was made, so that no tree is of two makes
+<out>/make-corrupted.json                           how it was made, so that two versions never mix in one tree
 
-A file has its name only when it is whole, and its chance comes from its own name: stopped and started again, or
-with more processes, the tree comes out the same.
+Files are written atomically, and the randomness of each depends on its name only: resumed, or with more processes, the
+tree comes out the same.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from tta_bench.identity import code_hash
 from tta_bench.system import interrupts_held
 
 QUALITY = 85
-FILES_PER_CHUNK = 16  # what one message to a worker asks for: about a quarter of a second
-FORGOTTEN = 3600.0  # seconds without a change after which a folder of parts is of a process that was killed
+FILES_PER_CHUNK = 16  # per message to a worker: about a quarter of a second of work
+FORGOTTEN = 3600.0  # seconds without a change after which a folder of parts must belong to a killed process
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one clean image."""
+    """The result for one clean image."""
 
     path: Path
     written: int = 0
@@ -68,7 +68,7 @@ class Outcome:
 
 
 def check(job: Job) -> None:
-    """Refuse a job that cannot be done, before anything is."""
+    """Refuse an impossible job before doing anything."""
     known = (*CORRUPTIONS, *HELD_OUT)
     for name in job.corruptions:
         if name not in known:
@@ -91,12 +91,12 @@ def find_images(clean: Path) -> list[Path]:
         raise UserError(f"--from {clean} has no class folders: expected <wnid>/<name>.JPEG in it")
     for wnid, names in classes.items():
         if len({Path(name).stem for name in names}) < len(names):
-            raise UserError(f"class folder {clean / wnid}: two images differ only in their suffix, and so would be one")
+            raise UserError(f"class folder {clean / wnid}: two images differ only in their suffix and would become one")
     return [clean / wnid / name for wnid, names in classes.items() for name in names]
 
 
 def make(job: Job, images: Sequence[Path], workers: int) -> Generator[Outcome, None, None]:
-    """Make what is missing; yields each image when its files are there. Close it to stop early."""
+    """Make the missing files; yields each image when its files are done. Close the generator to stop early."""
     _prepare(job)
     with _parts(job.out) as parts:
         if workers == 1:
@@ -107,7 +107,7 @@ def make(job: Job, images: Sequence[Path], workers: int) -> Generator[Outcome, N
 
 
 def make_one(job: Job, path: Path, parts: Path) -> Outcome:
-    """Every file that is missing for one clean image, which is decoded once at most."""
+    """Make the missing files of one clean image, which is decoded at most once."""
     wnid, name = path.parent.name, f"{path.stem}.JPEG"
     targets = [(c, s, job.out / c / str(s) / wnid / name) for c in job.corruptions for s in job.severities]
     missing = [(c, s, target) for c, s, target in targets if not is_whole(target)]
@@ -130,7 +130,7 @@ def make_one(job: Job, path: Path, parts: Path) -> Outcome:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a JPEG is there up to its end marker: a crash of the machine can leave a file empty or cut."""
+    """Whether a JPEG has its end marker: a crash of the machine can leave a file empty or truncated."""
     try:
         with path.open("rb") as file:
             file.seek(-2, os.SEEK_END)
@@ -140,13 +140,13 @@ def is_whole(path: Path) -> bool:
 
 
 def read_clean(path: Path, size: int) -> NDArray[np.uint8]:
-    """An image as [size, size, 3], seen as the published ones were."""
+    """An image as [size, size, 3], preprocessed as the published ones were."""
     pixels: NDArray[np.uint8] = decode(path, path, photograph(size)).transpose(1, 2, 0)
     return pixels
 
 
 def _prepare(job: Job) -> None:
-    """Claim the output folder; a tree that was made otherwise is left alone."""
+    """Claim the output folder; refuses a tree that was made with other settings or code."""
     note = job.out / MADE
     code = {name: code_hash(f"tta_bench.{name}") for name in ("corruptions", "datasets.transform")}
     made = {"size": job.size, "quality": QUALITY, "code": code}
@@ -157,27 +157,27 @@ def _prepare(job: Job) -> None:
             write_whole(note, json.dumps(made, indent=1).encode() + b"\n")
         before = json.loads(note.read_text())
     except (OSError, ValueError) as error:
-        told = (isinstance(error, OSError) and error.strerror) or error
-        raise UserError(f"--out {job.out} cannot be used: {told}: choose another --out") from error
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise UserError(f"--out {job.out} cannot be used: {reason}: choose another --out") from error
     if before != made:
-        raise UserError(f"--out {job.out} was made otherwise ({before}, now {made}): choose another --out")
+        raise UserError(f"--out {job.out} was made differently ({before}, now {made}): choose another --out")
 
 
 def refuse_other_make(out: Path) -> None:
-    """Corrupted images of another make, such as a download with gaps, stay unmixed: our note would claim them all."""
+    """Refuse a tree from elsewhere, such as an incomplete download: our note would claim all of its images."""
     names = (*ALL, *(f"{corruption}.tar" for corruption in ALL), *PARTS)
     there = [name for name in names if (out / name).exists()]
-    # In this order, because another process may be at its first file: it has written the note before that.
+    # In this order: another process may be writing its first file, but has written the note before.
     if there and not (out / MADE).exists():
         raise UserError(
-            f"--out {out} has {some(there)} but no {MADE}, so they are of another make, perhaps a download, and are "
-            f"not to be mixed: choose another --out"
+            f"--out {out} has {some(there)} but no {MADE}, so this command did not make them, and they must not be "
+            f"mixed: choose another --out"
         )
 
 
 @contextmanager
 def _parts(out: Path) -> Iterator[Path]:
-    """A folder for unfinished files, on the same disk and gone at the end; clears away those of killed processes."""
+    """A folder for unfinished files on the same disk, removed at the end; also removes those of killed processes."""
     try:
         for old in out.glob(".parts-*"):
             if time.time() - old.stat().st_mtime > FORGOTTEN:
@@ -194,10 +194,10 @@ def _parts(out: Path) -> Iterator[Path]:
 def _in_processes(job: Job, images: Sequence[Path], parts: Path, workers: int) -> Iterator[Outcome]:
     size = max(1, FILES_PER_CHUNK // job.files_per_image)
     chunks = iter([images[i : i + size] for i in range(0, len(images), size)])
-    # Fresh processes rather than forks: a progress bar's thread may hold a lock at the time.
+    # Spawn, not fork: a progress bar's thread may hold a lock.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
-        with interrupts_held():  # and for good by the workers that start here: they finish what they are at
+        with interrupts_held():  # workers that start here never get a Ctrl-C: they finish their chunk
             waiting = {pool.submit(_make_chunk, job, chunk, parts) for chunk in islice(chunks, 2 * workers)}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -213,7 +213,7 @@ def _outcomes(future: Future[list[Outcome]]) -> list[Outcome]:
         return future.result()
     except BrokenProcessPool as error:
         raise UserError(
-            "a worker process was killed, perhaps for want of memory: run the same command again with fewer --workers"
+            "a worker process was killed, perhaps out of memory: run the same command again with fewer --workers"
         ) from error
 
 

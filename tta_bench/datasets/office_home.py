@@ -22,7 +22,7 @@ class OfficeHome(OnDisk):
     """`<domain>/<class>/*.jpg` in one of HOMES below DATA_ROOT, or in DATA_ROOT itself.
 
     The task `Art-to-Clipart` scores the model trained on Art on all images of Clipart. Labels are ranks of the
-    sorted class names. Images are seen as ImageNet-R's; the paper gives no preprocessing.
+    sorted class names. Images are preprocessed as ImageNet-R's; the paper gives no preprocessing.
     """
 
     layout = "OfficeHome/<Art|Clipart|Product|Real World>/<class>/*.jpg"
@@ -61,7 +61,7 @@ class OfficeHome(OnDisk):
     def source_images(self, task: str | None = None) -> FolderImages:
         """2,000 images of the domain that the task's model was trained on."""
         if task is None:
-            raise UserError("office-home: every task has its own source images: say for which task")
+            raise UserError("office-home: every task has its own source images: name the task")
         source = PAIRS[task][0]
         return some_of(self.domain(source), "office-home", source, "source")
 
@@ -72,12 +72,12 @@ class OfficeHome(OnDisk):
             if is_file(place):
                 return str(place)
         raise UserError(
-            f"no source model of {source} in {' or '.join(map(str, places))}: "
-            f"`tta-bench train-source office-home --domain {source}` makes it"
+            f"no source model for {source} in {' or '.join(map(str, places))}: "
+            f"make it with `tta-bench train-source office-home --domain {source}`"
         )
 
     def domain(self, name: str) -> FolderImages:
-        """All images of a domain: what training reads, too."""
+        """All images of a domain; training reads these, too."""
         if name not in DOMAINS:
             raise UserError(f"office-home: unknown domain '{name}'{did_you_mean(name, DOMAINS)}")
         home, folder = self._home(), self._folder(name)
@@ -90,7 +90,7 @@ class OfficeHome(OnDisk):
         return in_folders(folder, found, rank, self.transform, prefix=f"{name}/")
 
     def classes(self) -> list[str]:
-        """The sorted class names of all domains that are there: one order for every domain."""
+        """The sorted class names of all existing domains: one order for every domain."""
         folders = [folder for folder in map(self._folder, DOMAINS) if folder]
         listed = {folder: set(list_folders(folder)) for folder in folders}
         names = sorted(set().union(*listed.values()))
@@ -98,7 +98,7 @@ class OfficeHome(OnDisk):
             odd = [
                 f"{f.name}/{n}" for f in folders for n in sorted(listed[f]) if sum(n in s for s in listed.values()) == 1
             ]
-            raise UserError(f"{self._home()}: {len(names)} classes, expected {CLASSES}: look at {some(odd)}")
+            raise UserError(f"{self._home()}: {len(names)} classes, expected {CLASSES}: check {some(odd)}")
         return names
 
     def _home(self) -> Path:
@@ -110,7 +110,7 @@ class OfficeHome(OnDisk):
 
 
 def model_places(root: Path | None, domain: str) -> tuple[Path, ...]:
-    """Where the source model of a domain is looked for: beside the data, then in the results folder here."""
+    """Possible paths of a domain's source model: beside the data, then in the results folder here."""
     name = f"office-home-{domain}.safetensors"
     here = Path("results", "models", name)
     return (here,) if root is None else (root / "models" / name, here)

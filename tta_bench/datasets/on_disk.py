@@ -1,4 +1,4 @@
-"""What the kinds share whose data a user brings: finding it, refusing what is not whole, looking at a sample."""
+"""Shared by datasets that the user provides: finding them, refusing incomplete ones, checking a sample."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ D = TypeVar("D", bound="OnDisk")
 
 
 class OnDisk(Dataset):
-    """Data below --data-root. A task that is not as published is refused, unless `allow_partial: true` is set."""
+    """Data below --data-root. A task that differs from the published one is refused unless `allow_partial: true`."""
 
     size = 224
     interpolation = "bilinear"
@@ -65,17 +65,17 @@ class OnDisk(Dataset):
         return f"{len(np.unique(images.labels))} classes, {len(images.ids):,} images, {opened:,} opened{partial}"
 
     def listed(self, folder: Path) -> Classes:
-        """The images of each class folder; listed once, whatever size or severity they are asked for in."""
+        """The images of each class folder; listed once and shared by all sizes and severities."""
         if folder not in self._listings:
             self._listings[folder] = list_classes(folder)
         return self._listings[folder]
 
     def data_root(self) -> Path:
-        """Where the user's datasets lie."""
+        """The folder of the user's datasets."""
         if self.root is None:
             raise UserError(f"this suite needs --data-root DIR with {self.layout}")
         if not is_folder(self.root):
-            raise UserError(f"--data-root {self.root} is no folder: expected one with {self.layout}")
+            raise UserError(f"--data-root {self.root} is not a folder: expected one with {self.layout}")
         return self.root
 
     def find(self, names: Iterable[str], holds: Callable[[Path], bool]) -> Path:
@@ -84,10 +84,10 @@ class OnDisk(Dataset):
         for folder in (*(root / name for name in names), root):
             if is_folder(folder) and holds(folder):
                 return folder
-        raise UserError(f"nothing for this suite in --data-root {root}: expected {self.layout}")
+        raise UserError(f"no data for this suite in --data-root {root}: expected {self.layout}")
 
     def refuse_partial(self, where: Path, complaint: str | None) -> None:
-        """Data that is not whole would give numbers that compare with nobody's."""
+        """Refuse incomplete data: its numbers would be comparable with nobody's."""
         if complaint and not self.allow_partial:
             raise UserError(f"{where}: {complaint} (a smaller set needs allow_partial: true in the suite's data)")
 
@@ -98,7 +98,7 @@ class OnDisk(Dataset):
 def in_folders(
     folder: Path, found: Classes, rank: Mapping[str, int], view: Transform, *, prefix: str = ""
 ) -> FolderImages:
-    """The images of class folders, labelled by the rank of their class; that there are none is a UserError."""
+    """The images of class folders, labelled by the rank of their class; UserError if there are none."""
     if not found:
         raise UserError(f"{folder}: has no images: expected a folder for each class in it")
     ids = [f"{prefix}{name}/{file}" for name, files in found.items() for file in files]
@@ -110,10 +110,10 @@ def labels_of(found: Classes, rank: Mapping[str, int]) -> NDArray[np.int64]:
 
 
 def some_of(images: FolderImages, *names: object, most: int = SOURCE_IMAGES) -> FolderImages:
-    """The same few images on every machine, in their listed order."""
+    """A random sample, the same on every machine, in listed order."""
     return at(images, np.sort(permutation(len(images.ids), *names)[:most]))
 
 
 def at(images: FolderImages, places: NDArray[np.int64]) -> FolderImages:
-    """The images at these places, in this order."""
+    """The images at these positions, in this order."""
     return replace(images, ids=[images.ids[i] for i in places], labels=images.labels[places])

@@ -1,4 +1,4 @@
-"""Where the images lie inside a tar of ImageNet-C."""
+"""Finds the images inside a tar of ImageNet-C."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def index(file: Path) -> Index:
         status = file.stat()
         return _scan(file, status.st_size, status.st_mtime_ns)
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise UserError(f"{file}: no readable uncompressed tar ({error})") from error
+        raise UserError(f"{file}: not a readable uncompressed tar ({error})") from error
 
 
 @lru_cache(maxsize=1)  # a published tar has a million images: 200 MB
@@ -50,7 +50,7 @@ class _UnusualHeader(Exception):
 
 
 def _plain_headers(file: Path) -> Iterator[tuple[str, int, int]]:
-    """Name, place and size of each file, twelve times as fast as tarfile, for a tar that has nothing else in it."""
+    """Name, offset and size of each file, twelve times as fast as tarfile, for a tar of plain files and folders."""
     position = 0
     with file.open("rb", buffering=0) as content:
         while True:
@@ -72,7 +72,7 @@ def _any_headers(file: Path) -> Iterator[tuple[str, int, int]]:
     """The same for every tar that Python can read."""
     with tarfile.open(file, "r:") as content:
         for member in content:
-            content.members.clear()  # type: ignore[attr-defined]  # or it keeps all of them, a kilobyte each
+            content.members.clear()  # type: ignore[attr-defined]  # else it keeps all of them, 1 kB each
             if member.isfile():
                 yield member.name, member.offset_data, member.size
 
@@ -81,14 +81,14 @@ Found = dict[tuple[str, int], list[tuple[str, str, int, int]]]
 
 
 def _collect(file: Path, end: int, headers: Iterator[tuple[str, int, int]]) -> Found:
-    """Class, name, place and size of each image by corruption and severity, whatever folders lead to it."""
+    """Class, name, offset and size of each image by corruption and severity, whatever folders it is in."""
     found: Found = {}
     for path, offset, size in headers:
         corruption, severity, wnid, name = ("", "", "", *path.split("/"))[-4:]
         if not is_image_name(name) or severity not in ("1", "2", "3", "4", "5"):
             continue
         if offset + size > end:
-            raise UserError(f"{file}: is cut off in the middle of {path}: get it again")
+            raise UserError(f"{file}: is cut off in the middle of {path}: replace this file")
         key = (corruption if corruption not in ("", ".") else file.stem, int(severity))
         found.setdefault(key, []).append((wnid, name, offset, size))
     return found

@@ -1,1 +1,1 @@
-"""Looks inside a model while a method adapts it, for figures."""
+"""Captures what happens inside a model while a method adapts it, for figures."""

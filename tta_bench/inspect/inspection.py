@@ -1,6 +1,6 @@
-"""An inspection: what a method made of a few batches, kept for figures. Plain data, read without torch.
+"""An inspection: features of a method on a few batches, stored for figures. Plain data, read without torch.
 
-<folder>/manifest.json    the command, the method with its settings, the model, what was looked at
+<folder>/manifest.json    the command, the method with its settings, the model, the batches
 <folder>/features.npz     the arrays of `Inspection`
 """
 
@@ -45,9 +45,9 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Arrays over all images that were looked at (N), in the order in which the method saw them.
+    """Arrays over all inspected images (N), in the order in which the method saw them.
 
-    What cannot be had is empty: shifts of a method that predicts none, originals that are not at hand.
+    What is not available is empty: shifts of a method that predicts none, missing originals.
     """
 
     manifest: Manifest
@@ -56,12 +56,12 @@ class Inspection:
     prediction: NDArray[np.int64]  # of the adapted model
     shift_first: Floats  # [N, d]: predicted domain shift in the first and in the last block
     shift_last: Floats
-    correlation_first: Floats  # [N, h, w]: of that shift with each patch token as the same block leaves it
+    correlation_first: Floats  # [N, h, w]: of that shift with each patch token after the same block
     correlation_last: Floats
     attention_clean: Floats  # [N, h, w]: class token to patches in the last block; source model, original image
     attention_corrupted: Floats  # source model, corrupted image
     attention_adapted: Floats  # adapted model, corrupted image
-    shown: NDArray[np.int64]  # [S]: the images that are kept themselves, as positions in the above
+    shown: NDArray[np.int64]  # [S]: positions in the above of the images that are stored themselves
     image: NDArray[np.uint8]  # [S, 3, H, W]
     original: NDArray[np.uint8]
 
@@ -85,9 +85,9 @@ class Inspection:
 
     @classmethod
     def open(cls, folder: Path) -> Inspection:
-        """Read what `save` has written; anything else is a UserError."""
+        """Read what `save` wrote; UserError for anything else."""
         if not is_inspection(folder):
-            raise UserError(f"{folder} is no inspection: this figure needs what tta-bench inspect has written")
+            raise UserError(f"{folder} is not an inspection: this figure needs the output of tta-bench inspect")
         content = {key: value for key, value in _read_manifest(folder).items() if key != "kind"}
         manifest = validate.read(Manifest, content, str(_manifest(folder)))
         try:
@@ -105,7 +105,7 @@ def is_inspection(folder: Path) -> bool:
 
 
 def refuse_other(folder: Path) -> None:
-    """An inspection may take the place of an older one, and of nothing else."""
+    """Refuse to overwrite anything but an older inspection."""
     if folder.is_dir():
         if is_inspection(folder):
             return
@@ -123,7 +123,7 @@ def _arrays(folder: Path) -> Path:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """What the manifest says; nothing where it is missing or damaged."""
+    """The content of the manifest; empty if it is missing or damaged."""
     try:
         content = from_json(_manifest(folder).read_bytes(), str(_manifest(folder)))
     except (OSError, UserError):

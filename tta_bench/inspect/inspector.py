@@ -1,6 +1,6 @@
-"""Runs a method on a few batches and looks at what it does: the features behind the figures.
+"""Runs a method on a few batches and captures the features behind the figures.
 
-Apart from the runner, so that nothing there is slower for it. Streams, models and methods are those of a run.
+Separate from the runner, so that it slows down no run. Streams, models and methods are those of a run.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def inspect(specs: Sequence[CellSpec], site: Site, *, images: int, command: Sequence[str]) -> Inspection:
-    """Adapt to every stream; keep `images` images of each stream's last batch themselves."""
+    """Adapt to every stream; also store `images` images of each stream's last batch."""
     place = Binder(site)
-    probe.visible(place.model(specs[0]).network)  # a model that shows nothing is refused before time is spent
+    probe.require_vit(place.model(specs[0]).network)  # refuse other models before time is spent
     originals, lacking = find_originals(place.sized(specs[0]), [spec.tasks[0] for spec in specs])
     parts: list[Arrays] = []
     offset = 0
@@ -58,19 +58,19 @@ def inspect(specs: Sequence[CellSpec], site: Site, *, images: int, command: Sequ
 
 
 def find_originals(dataset: Dataset, tasks: Sequence[str]) -> tuple[dict[str, ImageSet], str]:
-    """The clean counterparts of every task, or of none with a line that says what is lacking."""
+    """The clean images of every task; or none, with a line that says what is missing."""
     try:
         found = {task: dataset.originals(task) for task in tasks}
     except UserError as error:
         return {}, str(error)
-    there = {task: images for task, images in found.items() if images is not None}
-    return (there, "") if len(there) == len(tasks) else ({}, "no originals: this data has none")
+    originals = {task: images for task, images in found.items() if images is not None}
+    return (originals, "") if len(originals) == len(tasks) else ({}, "no originals: this data has none")
 
 
 def _one_stream(work: Work, originals: ImageSet | None, images: int) -> Arrays:
-    looks = list(_looks(work, originals))
-    arrays = {name: np.concatenate([look[name] for look in looks]) for name in looks[0]}
-    count, last = len(arrays["label"]), len(looks[-1]["label"])
+    batches = list(_inspect_batches(work, originals))
+    arrays = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    count, last = len(arrays["label"]), len(batches[-1]["label"])
     shown = np.arange(count - last, count)[:images]
     positions = work.stream.order[shown]
     pixels = work.stream.images.read(positions)
@@ -83,8 +83,8 @@ def _one_stream(work: Work, originals: ImageSet | None, images: int) -> Arrays:
     }
 
 
-def _looks(work: Work, originals: ImageSet | None) -> Iterator[Arrays]:
-    """Adapt to batch after batch; after each, look at it with the weights that it has led to."""
+def _inspect_batches(work: Work, originals: ImageSet | None) -> Iterator[Arrays]:
+    """Adapt batch by batch; after each, capture its features with the updated weights."""
     setup = work.setup
     source, session = setup.model.fresh(setup.device, setup.class_mask), Session(setup)
     if work.source_images is not None:
@@ -95,37 +95,37 @@ def _looks(work: Work, originals: ImageSet | None) -> Iterator[Arrays]:
     with closing(read(work.stream.images, order, setup.device, work.workers)) as batches:
         for positions, batch in zip(order, batches, strict=True):
             session.adapt(batch)
-            sight = probe.look(adapted, method.features, batch)
+            captured = probe.capture(adapted, method.features, batch)
             clean = _clean_attention(source, originals, positions, work)
             yield {
                 "label": work.stream.images.labels[positions],
-                "prediction": sight.features["logits"].argmax(1).cpu().numpy(),
-                **_shifts(sight),
+                "prediction": captured.features["logits"].argmax(1).cpu().numpy(),
+                **_shifts(captured),
                 "attention_clean": clean,
-                "attention_corrupted": _numbers(probe.look(source, _logits_of(source), batch).attention),
-                "attention_adapted": _numbers(sight.attention),
+                "attention_corrupted": _numbers(probe.capture(source, _logits_of(source), batch).attention),
+                "attention_adapted": _numbers(captured.attention),
             }
 
 
 def _clean_attention(
     source: torch.nn.Module, originals: ImageSet | None, positions: NDArray[np.int64], work: Work
 ) -> NDArray[np.float32]:
-    height, width = probe.visible(source).patch_embed.grid_size
+    height, width = probe.require_vit(source).patch_embed.grid_size
     if originals is None:
         return np.zeros((0, height, width), np.float32)
     with closing(loading.batches(originals, [positions], work.setup.device)) as batches:
-        return _numbers(probe.look(source, _logits_of(source), next(batches)).attention)
+        return _numbers(probe.capture(source, _logits_of(source), next(batches)).attention)
 
 
-def _shifts(sight: probe.Sight) -> Arrays:
+def _shifts(captured: probe.Activations) -> Arrays:
     """Shift features of the first and the last block, and their correlation with that block's patches."""
-    first_patches, last_patches = sight.patches
+    first_patches, last_patches = captured.patches
     none = first_patches.new_zeros(1, 0, first_patches.shape[-1])
-    shifts = sight.features.get("shifts", none)
+    shifts = captured.features.get("shifts", none)
     found = {"shift_first": _numbers(shifts[0]), "shift_last": _numbers(shifts[-1])}
     for name, shift, tokens in (("first", shifts[0], first_patches), ("last", shifts[-1], last_patches)):
         correlation = pearson(shift[:, None], tokens[: len(shift)])
-        found[f"correlation_{name}"] = _numbers(correlation.reshape(-1, *sight.attention.shape[1:]))
+        found[f"correlation_{name}"] = _numbers(correlation.reshape(-1, *captured.attention.shape[1:]))
     return found
 
 

@@ -1,7 +1,6 @@
-"""Looks into a VisionTransformer during one forward pass, by hooks that live no longer than that.
+"""Captures activations of a VisionTransformer during one forward pass, with hooks that are removed afterwards.
 
-A method may have put tokens of its own into the sequence, in front or in between: the model's own tokens are found
-again by their values.
+A method may have added tokens to the sequence, in front or in between: the model's own are found by their values.
 """
 
 from __future__ import annotations
@@ -20,46 +19,48 @@ from tta_bench.errors import UserError
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What one pass showed."""
+class Activations:
+    """The activations of one forward pass."""
 
-    features: dict[str, Tensor]  # what the forward gave
+    features: dict[str, Tensor]  # what `forward` returned
     attention: Tensor  # [B, h, w]: of the class token to each patch in the last block, mean over heads
-    patches: tuple[Tensor, Tensor]  # [B, h*w, d] each: patch tokens as the first and the last block leave them
+    patches: tuple[Tensor, Tensor]  # [B, h*w, d] each: patch tokens after the first and the last block
 
 
-def look(model: nn.Module, forward: Callable[[Tensor], dict[str, Tensor]], batch: Tensor) -> Sight:
-    """Run `forward`, which may run the model in its own way, and see what happens inside."""
-    vit = visible(model)
+def capture(model: nn.Module, forward: Callable[[Tensor], dict[str, Tensor]], batch: Tensor) -> Activations:
+    """Run `forward`, which may call the model in its own way, and capture what happens inside."""
+    vit = require_vit(model)
     seen: dict[str, Tensor] = {}
-    with _watched(vit, seen), torch.no_grad():
+    with _hooks(vit, seen), torch.no_grad():
         features = forward(batch)
     class_token, patches = _own_tokens(vit, seen["plain"], seen["sequence"])
     height, width = vit.patch_embed.grid_size
     weights = seen["attention"][:, :, class_token, patches].mean(1)
-    return Sight(
+    return Activations(
         features={name: tensor.detach().float() for name, tensor in features.items()},
         attention=weights.reshape(-1, height, width).float()[: len(batch)],
         patches=(seen["first"][: len(batch), patches].float(), seen["last"][: len(batch), patches].float()),
     )
 
 
-def visible(model: nn.Module) -> VisionTransformer:
-    """The VisionTransformer in a model, or the reason why there is no class-token attention to look at."""
+def require_vit(model: nn.Module) -> VisionTransformer:
+    """The VisionTransformer in a model; UserError if it has no class-token attention to inspect."""
     found = [module for module in model.modules() if isinstance(module, VisionTransformer)]
     if len(found) != 1:
-        raise UserError(f"inspect looks at a timm VisionTransformer, {type(model).__name__} is none")
+        raise UserError(f"inspect needs a timm VisionTransformer, {type(model).__name__} is not one")
     (vit,) = found
     if vit.cls_token is None:
-        raise UserError("inspect looks at the class token, and this VisionTransformer has none")
+        raise UserError("inspect needs a class token, this VisionTransformer has none")
     attention = getattr(vit.blocks[-1], "attn", None)
     if not (hasattr(attention, "attn_drop") and hasattr(attention, "fused_attn")):
-        raise UserError("inspect looks at the last block's attention, and this VisionTransformer has another kind")
+        raise UserError(
+            "inspect needs timm's usual attention in the last block, this VisionTransformer has another kind"
+        )
     return vit
 
 
 @contextmanager
-def _watched(vit: VisionTransformer, seen: dict[str, Tensor]) -> Iterator[None]:
+def _hooks(vit: VisionTransformer, seen: dict[str, Tensor]) -> Iterator[None]:
     blocks: Any = vit.blocks
     attention: Any = blocks[-1].attn
 
@@ -76,7 +77,7 @@ def _watched(vit: VisionTransformer, seen: dict[str, Tensor]) -> Iterator[None]:
         blocks[-1].register_forward_hook(output("last")),
         attention.attn_drop.register_forward_pre_hook(entering("attention")),
     ]
-    fused, attention.fused_attn = attention.fused_attn, False  # the fused kernel never shows its weights
+    fused, attention.fused_attn = attention.fused_attn, False  # the fused kernel does not expose its weights
     try:
         yield
     finally:
@@ -86,7 +87,7 @@ def _watched(vit: VisionTransformer, seen: dict[str, Tensor]) -> Iterator[None]:
 
 
 def _own_tokens(vit: VisionTransformer, plain: Tensor, sequence: Tensor) -> tuple[int, list[int]]:
-    """Where the class token and the patches stand in a sequence that may hold other tokens too."""
+    """The positions of the class token and the patches in a sequence that may hold other tokens, too."""
     height, width = vit.patch_embed.grid_size
     places = []
     for token in [plain[0, 0], *plain[0, plain.shape[1] - height * width :]]:

@@ -1,1 +1,1 @@
-"""What is measured around `adapt`: time, passes, memory, accuracy, and the machine it happened on."""
+"""Measurements around `adapt`: time, passes, memory, accuracy and the environment."""

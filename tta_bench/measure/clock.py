@@ -1,8 +1,8 @@
-"""Times work on a device: the wall clock of a CPU, and the GPU's own events where there is one."""
+"""Times work on a device: by the wall clock, and by CUDA events for single steps on a GPU."""
 
 from __future__ import annotations
 
-import time
+from time import perf_counter  # bound now: a method that replaces time.perf_counter changes no time of ours
 from typing import Any
 
 import torch
@@ -11,9 +11,9 @@ import torch
 class Stopwatch:
     """Wall time of work on a device.
 
-    It begins when the work before is done, though the next batch may still be on its way to a GPU, and ends when all is
-    done that a GPU was asked for, on whatever stream: a method hides no work there. A step that is shorter than the
-    copy of a batch (a millisecond for 64 images of 224 pixels) is therefore counted as long as the copy.
+    It starts when earlier work on the current stream is done, though the next batch may still be on its way to the GPU.
+    It stops when all streams are done, so that a method cannot hide work on another stream. A step shorter than the
+    copy of a batch (1 ms for 64 images of 224 pixels) therefore counts as long as the copy.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -22,12 +22,12 @@ class Stopwatch:
 
     def __enter__(self) -> Stopwatch:
         finish_work(self.device)
-        self._start = time.perf_counter()
+        self._start = perf_counter()
         return self
 
     def __exit__(self, *failure: object) -> None:
         synchronise(self.device)
-        self.laps.append(time.perf_counter() - self._start)
+        self.laps.append(perf_counter() - self._start)
 
     @property
     def total(self) -> float:
@@ -35,14 +35,13 @@ class Stopwatch:
 
 
 class EventWatch(Stopwatch):
-    """Time between two events in a CUDA stream: the host's own jitter at the ends is not in it, its delays between
-    kernels are."""
+    """Time between two CUDA events: excludes the host's jitter at both ends, includes its delays between kernels."""
 
     def __enter__(self) -> EventWatch:
-        finish_work(self.device)  # an earlier step's kernels are not this one's
+        finish_work(self.device)  # kernels of an earlier step do not count
         self._from: Any = torch.cuda.Event(enable_timing=True)
         self._to: Any = torch.cuda.Event(enable_timing=True)
-        self._from.record(torch.cuda.current_stream(self.device))  # bare, it would be the first GPU's
+        self._from.record(torch.cuda.current_stream(self.device))  # the default is the first GPU's stream
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -52,12 +51,12 @@ class EventWatch(Stopwatch):
 
 
 def step_watch(device: torch.device) -> Stopwatch:
-    """The finest clock for a single step on a device."""
+    """The most precise stopwatch for a single step on a device."""
     return EventWatch(device) if device.type == "cuda" else Stopwatch(device)
 
 
 def finish_work(device: torch.device) -> None:
-    """Wait for what the device was asked for on the stream of work; other streams may go on."""
+    """Wait for work on the current stream; other streams may continue."""
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()
     else:
@@ -65,7 +64,7 @@ def finish_work(device: torch.device) -> None:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until the device has done all that was asked of it; a CPU always has."""
+    """Wait for all work on the device; a CPU has none pending."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":

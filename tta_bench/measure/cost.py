@@ -1,4 +1,4 @@
-"""Counts what a method computes: exact numbers that no noise touches."""
+"""Counts what a method computes: exact numbers without noise."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class CostCounter:
     """Counts samples that pass forward and backward through a model while the context is open.
 
     A sample-forward is one image entering the model; a sample-backward is one image whose features
-    (the classifier's input) receive a gradient, be it zero: a masked sample that is computed anyway counts.
-    Optimiser steps are those of any torch optimiser.
+    (the classifier's input) receive a gradient, even a zero one: a masked sample that is computed anyway counts.
+    Optimiser steps count for every torch optimiser.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -42,7 +42,7 @@ class CostCounter:
         for handle in self._handles:
             handle.remove()
 
-    # In a compiled model both stay outside its graphs: a count inside is a constant, and each new one a new graph.
+    # Both stay outside compiled graphs: inside, each count would be a constant, and each new value a new graph.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _on_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         self.sample_forwards += len(args[0])
@@ -61,7 +61,7 @@ class CostCounter:
 
 
 def classifier(model: nn.Module) -> nn.Module:
-    """The layer that makes logits: what timm's `get_classifier` says, else the last linear layer."""
+    """The layer that computes logits: timm's `get_classifier`, else the last linear layer."""
     ask: Any = getattr(model, "get_classifier", lambda: None)
     found = ask()
     if isinstance(found, nn.Module):

@@ -1,4 +1,4 @@
-"""Where a number was measured: versions, device, threads and commit, stored with every record."""
+"""The environment of a measurement: versions, device, threads and commit, stored with every record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "pillow")
 
 
 def pick_device(name: str) -> torch.device:
-    """The device by name; "auto" takes the GPU where there is one. A missing device is a UserError."""
+    """The device by name; "auto" picks a GPU if there is one. Raises UserError for a missing device."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -27,17 +27,17 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UserError(f"unknown device '{name}': expected auto, cpu, cuda, cuda:N or mps") from error
-    there = {
+    available = {
         "cpu": device.index in (None, 0),
         "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),
         "mps": torch.backends.mps.is_available(),
     }
-    if device.type not in there:
+    if device.type not in available:
         raise UserError(f"device '{name}' is not supported: expected auto, cpu, cuda, cuda:N or mps")
-    if not there[device.type]:
-        raise UserError(f"device '{name}' is not there: this machine has {_devices()}")
+    if not available[device.type]:
+        raise UserError(f"device '{name}' is not available: this machine has {_devices()}")
     if device.type == "cuda" and device.index is not None:
-        torch.cuda.set_device(device)  # a method's own `.cuda()` means this one, not the first
+        torch.cuda.set_device(device)  # a method's own `.cuda()` then uses this GPU, not the first
     return device
 
 

@@ -17,8 +17,8 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 def start(device: torch.device) -> None:
-    """Begin a new peak; what an earlier cell freed goes back to the system first."""
-    _set_imports_aside()
+    """Reset the peak, after returning memory that earlier cells freed to the system."""
+    _freeze_imports()
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -26,13 +26,13 @@ def start(device: torch.device) -> None:
     elif sys.platform == "linux":
         try:
             ctypes.CDLL(None).malloc_trim(0)
-            _CLEAR.write_text("5")  # sets the kernel's high-water mark back to the present size
-        except (OSError, AttributeError):  # another libc, or a /proc that cannot be written
+            _CLEAR.write_text("5")  # resets the kernel's high-water mark to the current size
+        except (OSError, AttributeError):  # another libc, or a read-only /proc
             return
 
 
 def peak(device: torch.device) -> dict[str, int | str]:
-    """The peak since `start`, and which measure it is."""
+    """The peak since `start`, and what it measures."""
     if device.type == "cuda":
         return {"bytes": torch.cuda.max_memory_allocated(device), "measure": "allocated on the GPU"}
     try:
@@ -45,8 +45,8 @@ def peak(device: torch.device) -> dict[str, int | str]:
 
 
 @cache
-def _set_imports_aside() -> None:
-    """Keep the collector away from what imports made: walking it costs 0.2 s a cell, more than some cells take."""
+def _freeze_imports() -> None:
+    """Exclude imported objects from garbage collection: walking them takes 0.2 s per cell, longer than some cells."""
     gc.collect()
     gc.freeze()
-    atexit.register(gc.unfreeze)  # extensions that look for leaks at the end would report all of it
+    atexit.register(gc.unfreeze)  # else extensions that check for leaks at exit report all of it

@@ -23,7 +23,7 @@ def expected_calibration_error(confidence: NDArray[np.floating], correct: NDArra
 
 
 def contradiction(record: Record, predictions: Predictions) -> str:
-    """How a record's scores differ from what its predictions give; empty if they agree."""
+    """How a record's scores differ from those of its predictions; empty if they agree."""
     for name, score in scores_of(predictions, record.cell.tasks).items():
         if not _same(score, getattr(record, name)):
             return f"its {name} is {getattr(record, name)}, but its predictions give {score}"
@@ -39,7 +39,7 @@ def _same(score: object, recorded: object) -> bool:
 
 
 def scores_of(predictions: Predictions, tasks: Sequence[str]) -> dict[str, Any]:
-    """The scores of a record by the names of its fields: the one way from predictions to accuracies."""
+    """The scores of a record, by field name: the only place that computes them from predictions."""
     correct = predictions.correct
     return {
         "samples": len(correct),

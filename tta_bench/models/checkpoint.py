@@ -1,4 +1,4 @@
-"""Checkpoint files that say how to build their model: safetensors with a JSON note in the header."""
+"""Checkpoints that know how to build their model: safetensors with a JSON note in the header."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADER = "tta_bench"
 
 @dataclass(frozen=True)
 class Note:
-    """What a checkpoint needs to be built again, and how it came to be."""
+    """How to build a checkpoint's model, and how it was trained."""
 
     architecture: dict[str, Any]  # keyword arguments of timm's VisionTransformer, or {"timm": name, ...}
     mean: Annotated[tuple[float, ...], Meta(min_length=3, max_length=3, title="3 numbers")]
@@ -34,14 +34,14 @@ class Note:
 
 
 def save(model: nn.Module, note: Note, path: Path) -> None:
-    """Write weights and note whole or not at all."""
+    """Write weights and note atomically."""
     from safetensors.torch import save_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     save_file(weights, part, metadata={HEADER: json.dumps(asdict(note), sort_keys=True)})
-    part.chmod(0o644)  # safetensors makes private files
+    part.chmod(0o644)  # safetensors creates private files
     part.replace(path)
 
 
@@ -74,7 +74,7 @@ def _opened(path: Path, framework: str) -> Iterator[Any]:
 
 
 def describe(path: Path) -> str:
-    """The note beside a checkpoint: how it was made, how good it is, and the hash of its weights."""
+    """The text beside a checkpoint: how it was made, its accuracy, and the hash of its weights."""
     weights, note = load(path)
     made = note.made_by
     return (
@@ -99,21 +99,23 @@ def build(note: Note) -> nn.Module:
 
 
 def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
-    """How weights differ from what a network takes, in a few names of perhaps hundreds; None if they fit."""
+    """How weights differ from a network's, with the first names of each kind; None if they fit."""
     own = network.state_dict()
-    lacks = [name for name in own if name not in state and not name.endswith("num_batches_tracked")]  # torch adds these
-    more = [name for name in state if name not in own]
+    missing = [
+        name for name in own if name not in state and not name.endswith("num_batches_tracked")
+    ]  # torch adds these
+    unexpected = [name for name in state if name not in own]
     other = [
         f"{name} {tuple(state[name].shape)} where the model has {tuple(tensor.shape)}"
         for name, tensor in own.items()
         if name in state and state[name].shape != tensor.shape
     ]
-    told = (("lacks", lacks), ("has besides:", more), ("size mismatch:", other))
-    return "; ".join(f"{what} {some(names)}" for what, names in told if names) or None
+    differences = (("missing:", missing), ("unexpected:", unexpected), ("size mismatch:", other))
+    return "; ".join(f"{kind} {some(names)}" for kind, names in differences if names) or None
 
 
 def weights_hash(state: Mapping[str, Tensor]) -> str:
-    """A name for weights by their content, whatever file they came from."""
+    """A hash of weights by their content, whatever file they came from."""
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()

@@ -1,4 +1,4 @@
-"""The models that come with tta-bench."""
+"""The models included in tta-bench."""
 
 from __future__ import annotations
 
@@ -15,15 +15,24 @@ if TYPE_CHECKING:
 
 def digits_vit() -> PackagedModel:
     """The source model of the digits suites; `tta-bench train-source digits` makes it."""
-    path = Path(__file__).parent / "checkpoints" / "digits_vit.safetensors"
+    return _packaged("digits_vit.safetensors", 32, "ViT of 12 blocks, trained on scikit-learn's digits")
+
+
+def digit_pairs_vit() -> PackagedModel:
+    """The source model of the digit-pairs suites; `tta-bench train-source digit-pairs` makes it."""
+    return _packaged("digit_pairs_vit.safetensors", 16, "ViT of 12 blocks, trained on drawings of two digits")
+
+
+def _packaged(file: str, input_size: int, about: str) -> PackagedModel:
+    path = Path(__file__).parent / "checkpoints" / file
     note = checkpoint.read_note(path)
     return PackagedModel(
         build=partial(_trained, path),
         mean=note.mean,
         std=note.std,
-        about="ViT of 12 blocks, trained on scikit-learn's digits",
+        about=about,
         num_classes=note.architecture["num_classes"],
-        input_size=note.architecture["img_size"],
+        input_size=input_size,
         files=(path,),
     )
 

@@ -1,4 +1,4 @@
-"""Names of source models, read without torch: which files are behind one, and whether they have changed."""
+"""Names of source models, resolved without torch: their files, and whether these have changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".npz")
 
 
 def model_files(name: str) -> tuple[Path, ...]:
-    """The files behind `TAG=FILE`, a checkpoint of one's own or a package's model; none for a tag of the hub."""
+    """The files of `TAG=FILE`, of your own checkpoint or of a packaged model; none for a tag of the hub."""
     _, equals, file = name.partition("=")
     if equals or name.endswith(SUFFIXES):
         return (Path(file if equals else name).expanduser(),)
@@ -19,7 +19,7 @@ def model_files(name: str) -> tuple[Path, ...]:
 
 
 def findable(name: str) -> str:
-    """The same name with the whole path of its file, so that a process in another folder finds it."""
+    """The same name with the absolute path of its file, so that a process in another folder finds it."""
     tag, equals, file = name.partition("=")
     if equals:
         return f"{tag}={Path(file).expanduser().absolute()}"
@@ -27,7 +27,7 @@ def findable(name: str) -> str:
 
 
 def stamp(name: str) -> str | None:
-    """A text that changes when the weights behind a name may have; None where only loading them can tell."""
+    """A text that changes when a model's weights may have changed; None if only loading them can tell."""
     files, is_packaged = model_files(name), name in packaged.installed().claims
     if is_packaged and not files:
         return None
@@ -41,6 +41,6 @@ def stamp(name: str) -> str | None:
 
 
 def _hub_cache() -> Path:
-    """Where the Hugging Face client keeps what it downloaded; asked of the environment, as the client does."""
+    """The download folder of the Hugging Face client, from the same environment variables as the client's."""
     home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
     return Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()

@@ -23,6 +23,8 @@ from tta_bench.models.source import Normalise
 from tta_bench.streams.stream import digest
 
 Progress = Callable[[int, int, float], None]  # epochs done, epochs in all, loss
+Loss = Callable[[Tensor, Tensor], Tensor]  # of logits and labels
+Fresh = Callable[[int], ImageSet]  # other images in every epoch
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,13 @@ class Recipe:
     weight_decay: float = 0.05
     turn: float = 12.0  # degrees
     flip: bool = False
+    jitter: bool = True  # False: images as they are
     seed: int = 0
 
 
 def fit(
     note: checkpoint.Note,
-    train: ImageSet,
+    train: ImageSet | Fresh,
     test: ImageSet,
     recipe: Recipe,
     out: Path,
@@ -48,6 +51,7 @@ def fit(
     device: torch.device,
     command: str,
     model: nn.Module | None = None,
+    loss: Loss = F.cross_entropy,
     fresh: bool = False,
     progress: Progress = lambda done, total, loss: None,
 ) -> float:
@@ -64,7 +68,8 @@ def fit(
     model.to(device)
     if fresh:
         resume.unlink(missing_ok=True)
-    _train(model, note, train, recipe, resume, device, command, progress)
+    images = train if callable(train) else lambda epoch: train
+    _train(model, note, images, recipe, resume, device, command, loss, progress)
     accuracy = evaluate(model, note, test, device)
     made_by = {
         "command": command,
@@ -94,29 +99,33 @@ def refuse_unfit(out: Path) -> None:
 def _train(
     model: nn.Module,
     note: checkpoint.Note,
-    train: ImageSet,
+    train: Fresh,
     recipe: Recipe,
     resume: Path,
     device: torch.device,
     command: str,
+    loss_of: Loss,
     progress: Progress,
 ) -> None:
     normalise = Normalise(tuple(note.mean), tuple(note.std))
-    labels = torch.from_numpy(np.asarray(train.labels))
+    first = train(0)
     generator = torch.Generator().manual_seed(recipe.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
-    steps = recipe.epochs * math.ceil(len(labels) / recipe.batch_size)
+    steps = recipe.epochs * math.ceil(len(first.ids) / recipe.batch_size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=recipe.lr, total_steps=steps, pct_start=0.1)
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    training = _training(model, note, train, recipe)
+    training = _training(model, note, first, recipe)
     for epoch in range(_resume(resume, training, parts, generator), recipe.epochs):
         model.train()
+        images = train(epoch)
+        labels = torch.from_numpy(np.asarray(images.labels))
         plan = torch.randperm(len(labels), generator=generator).split(recipe.batch_size)
         order = [chosen.numpy() for chosen in plan]
-        with closing(batches(train, order, device, workers=default_workers(train))) as stream:
-            for chosen, images in zip(plan, stream, strict=True):
-                (batch,) = normalise(model, (jitter(images, generator, recipe.turn, recipe.flip),))
-                loss = F.cross_entropy(model(batch), labels[chosen].to(device))
+        with closing(batches(images, order, device, workers=default_workers(images))) as stream:
+            for chosen, batch in zip(plan, stream, strict=True):
+                moved = jitter(batch, generator, recipe.turn, recipe.flip) if recipe.jitter else batch
+                (inputs,) = normalise(model, (moved,))
+                loss = loss_of(model(inputs), labels[chosen].to(device))
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

@@ -1,1 +1,1 @@
-"""What `tta-bench check` looks at before time is spent."""
+"""The checks of `tta-bench check`, before time is spent."""

@@ -1,4 +1,4 @@
-"""Checks a run before time is spent, and goes on after a mistake, so that one run of it shows all."""
+"""Checks a run before time is spent; continues after a mistake, so that one check finds all."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tta_bench.preflight import findings
 from tta_bench.preflight.findings import Finding, Findings
 from tta_bench.preflight.trial import BATCH, BATCHES, try_out
 from tta_bench.runs.bind import Binder, model_name, refuse_many_models
-from tta_bench.runs.choices import Choices, refuse_idle, refuse_unknown
+from tta_bench.runs.choices import Choices, refuse_unknown, refuse_unused_settings
 from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec, Row, row_of, spec_of
 from tta_bench.suites.suite import Suite
 
-MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take a CPU half a minute, and all of ImageNet-C should take 10 s
-PROBE = Row("source", "source", {})  # for looking at data and weights, whatever the methods are
+MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take half a minute on a CPU; a check of ImageNet-C should take 10 s
+PROBE = Row("source", "source", {})  # for checking data and weights, whatever the methods are
 
 
 def check(suite: Suite, choices: Choices, site: Site, data: Callable[[], list[Finding]] | None = None) -> list[Finding]:
-    """Check device, methods, data and weights, each on its own, and try every method on a few images.
+    """Check device, methods, data and weights independently, and try every method on a few images.
 
-    `data` gives the findings in the data, if they were begun elsewhere.
+    `data` returns the findings in the data, if another process checks it.
     """
     found, place = Findings(), Binder(site)
     device = found.note("device", lambda: place.device, lambda d: f"{d} ({environment.device_name(d)})")
@@ -41,7 +41,7 @@ def check(suite: Suite, choices: Choices, site: Site, data: Callable[[], list[Fi
         found.note(f"method {label}", lambda label=label: _checked_row(label, suite, choices), _settings_line)  # type: ignore[misc]
         for label in labels
     ]
-    found.note("--set", lambda: refuse_idle(choices, labels), lambda _: "every setting has its method")
+    found.note("--set", lambda: refuse_unused_settings(choices, labels), lambda _: "every setting has its method")
     in_data = data() if data else findings.in_data(suite, choices, site)
     found += in_data
     if not in_data[0].ok:
@@ -60,7 +60,7 @@ def _checked_row(label: str, suite: Suite, choices: Choices) -> Row:
 
 
 def _note_models(found: Findings, suite: Suite, choices: Choices, place: Binder) -> CellSpec | None:
-    """Load the model of every task, each once; returns a request on the first task whose model is there."""
+    """Load the model of every task, once each; returns a request on the first task with a model."""
     models: dict[str, SourceModel | None] = {}
     first = None
     for task in choices.tasks or suite.tasks:
@@ -83,7 +83,7 @@ def _note_models(found: Findings, suite: Suite, choices: Choices, place: Binder)
 
 
 def _try_methods(found: Findings, rows: Sequence[Row], probe: CellSpec, place: Binder) -> None:
-    """Build every method and let it adapt to a few images of the task, where they can be read."""
+    """Build every method and let it adapt to a few images of the task, if they can be read."""
     dataset, model = place.sized(probe), place.model(probe)
     known = {finding.text for finding in found if not finding.ok}
     has_source = True
@@ -92,8 +92,8 @@ def _try_methods(found: Findings, rows: Sequence[Row], probe: CellSpec, place: B
         has_source = source is not None
         if source is None and found[-1].text in known:
             found.pop()
-    if _why_without_classes(dataset) in known:  # each method would say it again
-        found.append(Finding(f"methods on {model.name}", True, "not tried, the classes of their images are not known"))
+    if _why_classes_unknown(dataset) in known:  # each method would report it again
+        found.append(Finding(f"methods on {model.name}", True, "not tried, the classes are unknown"))
         return
     has_device, has_images = _succeeds(lambda: place.device), _succeeds(lambda: place.images(probe, probe.tasks[0]))
     numbers = sum(parameter.numel() for parameter in model.network.parameters())
@@ -111,13 +111,13 @@ def _try_methods(found: Findings, rows: Sequence[Row], probe: CellSpec, place: B
             compile=False,
         )
         if not has_device:
-            return "not tried, its device is not there"
+            return "not tried, the device is not available"
         session = Session(place.setup(spec), shares_weights=is_slow)
         adapted = f"adapts {sum(t.numel() for t in session.method.adapted_parameters().values()):,} numbers"
         if is_slow:
             return f"{adapted}; not tried, {numbers:,} weights are slow on a CPU"
         if not has_images or (session.method.needs_source and not has_source):
-            return f"{adapted}; not tried, its images are not there"
+            return f"{adapted}; not tried, its images are missing"
         return f"{adapted}; tried on {try_out(place.bind(spec), session)} images of {spec.name}"
 
     for row in rows:
@@ -125,7 +125,7 @@ def _try_methods(found: Findings, rows: Sequence[Row], probe: CellSpec, place: B
 
 
 def _succeeds(attempt: Callable[[], object]) -> bool:
-    """Whether something works; if not, an earlier finding has said why."""
+    """Whether something works; if not, an earlier finding says why."""
     try:
         attempt()
     except UserError:
@@ -133,8 +133,8 @@ def _succeeds(attempt: Callable[[], object]) -> bool:
     return True
 
 
-def _why_without_classes(dataset: Dataset) -> str | None:
-    """Why the classes cannot be known, where folders name them; None if they can."""
+def _why_classes_unknown(dataset: Dataset) -> str | None:
+    """Why the classes, which folders may name, are unknown; None if they are known."""
     try:
         _ = dataset.num_classes, dataset.class_mask()
     except UserError as error:

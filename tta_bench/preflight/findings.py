@@ -1,4 +1,4 @@
-"""What `check` finds, and what it finds in the data. Imports no torch, so that both can go on at once."""
+"""Findings of a check, and the check of the data. Imports no torch, so that it can run in another process."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Finding:
 
 
 class Findings(list[Finding]):
-    """Goes on after a mistake, so that one run shows all."""
+    """A list of findings that continues after a mistake, so that one check finds all."""
 
     def note(self, what: str, check: Callable[[], T], describe: Callable[[T], str]) -> T | None:
-        """Check one thing and note the outcome; None if it is a mistake."""
+        """Check one thing and note the outcome; None if it raises UserError."""
         try:
             found = check()
             self.append(Finding(what, True, describe(found)))
@@ -46,7 +46,7 @@ class Findings(list[Finding]):
 def in_data(
     suite: Suite, choices: Choices, site: Site, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
 ) -> list[Finding]:
-    """Count classes and images of every task, and open a few; without a sample all, reporting to `on_opened`."""
+    """Count classes and images of every task and open a sample, or all images, with progress to `on_opened`."""
     findings = Findings()
     tasks = choices.tasks or suite.tasks
     dataset = findings.note(
@@ -60,7 +60,7 @@ def in_data(
         for name, level, task in _levels(choices.scenario, tasks, dataset):
             report = partial(on_opened, name) if on_opened else None
             findings.note(f"task {name}", partial(level.inspect, task, sample=sample, on_opened=report), str)
-    except UserError as error:  # the scenario is not for such data
+    except UserError as error:  # the scenario does not fit this data
         findings.append(Finding("--scenario", False, str(error)))
     return findings
 

@@ -1,4 +1,4 @@
-"""A trial of a method on a few real images: what would fail a cell after an hour is known after a second."""
+"""A trial of a method on a few real images: finds in a second what would fail a cell after an hour."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tta_bench.runs.session import Session
 
 T = TypeVar("T")
 BATCH = 2  # images: enough to see shapes, few enough for a large model on a CPU
-BATCHES = 2  # the second is the first that an update can have spoilt
+BATCHES = 2  # the second shows what the first update broke
 
 
 def try_out(work: Work, session: Session) -> int:
-    """Prepare and adapt as a cell would; how many images went through, or a UserError that says what is wrong."""
+    """Prepare and adapt as a cell would; returns the number of images, or raises UserError."""
     stream, setup = work.stream, work.setup
     scores = Scores(stream.images.labels, setup.num_classes)
     order = list(stream.batches(min(BATCH, setup.batch_size)))[:BATCHES]
     source = work.source_images
     if source is not None:
-        few = np.arange(min(BATCH, len(source.ids)))
-        labels = [torch.from_numpy(source.labels[few]).to(setup.device)]
-        _reported("prepare", lambda: session.prepare(_read(source, [few], work), labels))
+        sample = np.arange(min(BATCH, len(source.ids)))
+        labels = [torch.from_numpy(source.labels[sample]).to(setup.device)]
+        _call("prepare", lambda: session.prepare(_read(source, [sample], work), labels))
     for indices, batch in zip(order, _read(stream.images, order, work), strict=True):
-        logits = _reported("adapt", lambda batch=batch: session.adapt(batch))  # type: ignore[misc]
+        logits = _call("adapt", lambda batch=batch: session.adapt(batch))  # type: ignore[misc]
         try:
             scores.add(indices, logits)
         except CellFailed as error:
@@ -47,10 +47,10 @@ def _read(images: ImageSet, order: Sequence[NDArray[np.int64]], work: Work) -> l
         return [batch.clone() for batch in batches]
 
 
-def _reported(step: str, do: Callable[[], T]) -> T:
-    """Whatever a method raises becomes one line."""
+def _call(step: str, do: Callable[[], T]) -> T:
+    """Call a method's code; any exception becomes a one-line UserError."""
     try:
         return do()
-    except (Exception, SystemExit) as error:  # a stranger's method may raise anything
+    except (Exception, SystemExit) as error:  # third-party code may raise anything
         line = " ".join(str(error).split()) or "no message"
         raise UserError(f"{step} raised {type(error).__name__}: {line}") from error

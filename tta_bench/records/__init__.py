@@ -1,1 +1,1 @@
-"""What a cell is, what it left behind, and the folder that keeps it."""
+"""Cells, their records, and the folder that stores them."""

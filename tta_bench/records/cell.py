@@ -13,9 +13,9 @@ from tta_bench.records.conditions import Conditions
 
 @dataclass(frozen=True)
 class Cell:
-    """The identity of a result: everything that can change it. Two cells with one key give one result.
+    """The identity of a result: everything that can change it. Cells with the same key give the same result.
 
-    A cell is known once a request (`CellSpec`) is bound to real weights and images.
+    It is known once a request (`CellSpec`) is bound to real weights and images.
     """
 
     suite: str
@@ -35,18 +35,18 @@ class Cell:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     batch_size: int
-    limit: int | None  # None where it cut nothing off this stream
+    limit: int | None  # None if it did not shorten this stream
     device: str
     amp: str | None
     compile: bool
-    harness: str  # version of tta-bench, and a hash of the code through which every method runs
-    images: str  # digest of the labels and a few images' pixels: another tree may have the same names
+    harness: str  # version of tta-bench, and a hash of the code that every method runs through
+    images: str  # digest of the labels and of a sample's pixels: another tree may have the same names
     scenario_settings: dict[str, Any] = field(default_factory=dict)
-    seed_is_set: bool = False  # whether a setting `seed` was chosen, rather than following the cell's
+    seed_is_set: bool = False  # whether the setting `seed` was given, instead of the cell's seed
 
     @property
     def name(self) -> str:
-        """The stream in a word: its task, or the scenario where it runs over several."""
+        """The stream's short name: its task, or the scenario if it covers several tasks."""
         return self.tasks[0] if len(set(self.tasks)) == 1 else self.scenario
 
     @cached_property
@@ -55,17 +55,17 @@ class Cell:
 
     @cached_property
     def conditions(self) -> Conditions:
-        """What this cell ran under, apart from its method: when its result may be compared."""
+        """What this cell ran under, apart from its method: decides what its result can be compared with."""
         return Conditions.of(self)
 
     @property
     def own_settings(self) -> dict[str, Any]:
-        """The settings that tell methods apart: without a seed that only follows the cell's."""
+        """The settings that distinguish methods: without a seed that is only the cell's."""
         if self.seed_is_set:
             return self.settings
         return {k: v for k, v in self.settings.items() if (k, v) != ("seed", self.seed)}
 
     @property
     def slug(self) -> str:
-        """A file name that a person can read and that no other cell has."""
+        """A readable file name, unique to this cell."""
         return f"{self.method}--{self.name}--seed{self.seed}--{self.key[:12]}"

@@ -1,6 +1,6 @@
-"""When two results may be compared: the one definition that tables, differences, costs, figures and frames share.
+"""When two results may be compared: the only definition, shared by tables, differences, costs, figures and frames.
 
-`Conditions` is what a cell ran under, apart from its method. Who must agree on what:
+`Conditions` is what a cell ran under, apart from its method. Which records must agree on what:
 
 | part | shared by |
 |---|---|
@@ -37,12 +37,12 @@ class Conditions:
     """What a cell ran under, apart from its method."""
 
     suite: str
-    name: str  # of the stream: its task, or the scenario where it runs over several
+    name: str  # of the stream: its task, or the scenario if it covers several tasks
     seed: int
     scenario: str  # with its settings
     batch_size: int
     device: str
-    limit: int | None  # images of each task; None where nothing was cut
+    limit: int | None  # images per task; None if nothing was cut off
     model: str
     weights: str
     images: str  # everything that describes them: version, code, digest, the suite's `data`
@@ -73,7 +73,7 @@ class Conditions:
 
     @property
     def table(self) -> tuple[str, int, str]:
-        """What a whole table shares. The limit is checked by `RULES`: short tasks are whole under any limit."""
+        """What all records of a table share. `RULES` check the limit: short tasks are complete under any limit."""
         return self.scenario, self.batch_size, self.device
 
     @property
@@ -82,7 +82,7 @@ class Conditions:
 
     @property
     def domain(self) -> str:
-        """Tasks of one domain share a source model: transfers by the domain they start from, all others together."""
+        """Tasks of one domain share a source model: the source domain of a transfer; empty for all other tasks."""
         start, to, _ = self.name.partition("-to-")
         return start if to else ""
 
@@ -117,7 +117,7 @@ def _settings(cell: Cell, style: str) -> list[str]:
 
 
 class Rule(NamedTuple):
-    """Something that comparable records have in common, and how to get there where they do not."""
+    """A property that comparable records share, and how to run a cell again so that it agrees."""
 
     noun: str  # "These records use different <noun>"
     scope: Callable[[Conditions], Hashable]  # records of one scope must agree

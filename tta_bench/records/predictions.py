@@ -1,4 +1,4 @@
-"""Per-image predictions of a cell: one array in a file whose every byte is checked before it is used."""
+"""Per-image predictions of a cell: one array in a file whose bytes are all checked before use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROW = np.dtype(
 
 @dataclass(frozen=True)
 class Predictions:
-    """What was predicted for each image of a stream, in stream order."""
+    """The prediction for each image of a stream, in stream order."""
 
     index: NDArray[np.int32]  # position in the image set
     label: NDArray[np.int32]
@@ -53,7 +53,7 @@ class Predictions:
 
     @classmethod
     def from_bytes(cls, content: bytes, samples: int, where: str) -> Predictions:
-        """What `to_bytes` gave for so many samples; anything else is a UserError, before memory is asked for."""
+        """Read what `to_bytes` wrote for this many samples; UserError for anything else, before allocating memory."""
         header = _header(samples)
         if len(content) != len(header) + samples * ROW.itemsize or not content.startswith(header):
             raise UserError(f"{where}: expected predictions for {samples:,} images, found another file")
@@ -67,7 +67,7 @@ def digest(content: bytes) -> str:
 
 
 def _header(samples: int) -> bytes:
-    """The first bytes of a .npy file of so many rows, as `np.save` writes them."""
+    """The first bytes of a .npy file with this many rows, as `np.save` writes them."""
     buffer = BytesIO()
     np.lib.format.write_array_header_1_0(
         buffer, {"descr": np.lib.format.dtype_to_descr(ROW), "fortran_order": False, "shape": (samples,)}

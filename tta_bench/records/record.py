@@ -1,4 +1,4 @@
-"""Records: what a finished cell left behind. Plain data, read without torch."""
+"""Records: the results of finished cells. Plain data, read without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = 3
 
 
 class OtherSchema(UserError):
-    """A record that another version of tta-bench wrote: not damaged, but not to be read either."""
+    """A record of another version of tta-bench: not damaged, but not readable here."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Record:
     """One cell's result, or the reason why it has none."""
 
     cell: Cell
-    label: str  # of its row in tables: the method's name, or what a suite calls its variant
+    label: str  # of its row in tables: the method's name, or a suite's name for a variant
     status: str  # "done" or "failed"
     reason: str = ""  # of a failure, one line
     traceback: str = ""
@@ -35,7 +35,7 @@ class Record:
     score_point: str = ""
     needs_source: bool = False
     resets: int = 0
-    reset_batches: list[int] = field(default_factory=list)  # after which of the batches, counted from 0
+    reset_batches: list[int] = field(default_factory=list)  # the batches after which the method reset itself, from 0
     seconds: dict[str, float] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
     batch_seconds: list[float] = field(default_factory=list)
     sample_forwards: int = 0  # inside adapt
@@ -46,12 +46,13 @@ class Record:
     memory: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     finished_at: str = ""
+    remarks: list[str] = field(default_factory=list)  # what the method did besides adapting
     predictions: str = ""  # digest of the file of predictions; empty for a failure
     schema: int = SCHEMA
 
     @property
     def reportable(self) -> bool:
-        """A part of a stream or of a dataset says nothing about the whole."""
+        """False for a part of a stream or of a dataset, which says nothing about the whole."""
         return self.cell.limit is None and not self.cell.data.get("allow_partial")
 
     @property
@@ -70,19 +71,19 @@ class Record:
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Record:
-        """Rebuild a record; any changed byte is a UserError that names the file."""
+        """Read a record; any changed byte raises a UserError that names the file."""
         given = parse.from_json(content, where)
         if not isinstance(given, dict) or given.get("schema") != SCHEMA:
             found = given.get("schema") if isinstance(given, dict) else given
             raise OtherSchema(f"{where}: schema {validate.shown(found)}, expected {SCHEMA}")
         body, _, _ = content.rpartition(b'"digest"')
         if content != body + _ending(body):
-            raise UserError(f"{where}: its digest does not fit its content")
+            raise UserError(f"{where}: its digest does not match its content")
         key = given.pop("key", None)
         del given["digest"]
         record = validate.read(cls, given, where)
         if record.cell.key != key:
-            raise UserError(f"{where}: its key does not fit its content")
+            raise UserError(f"{where}: its key does not match its content")
         return record
 
 

@@ -1,17 +1,17 @@
-"""A run folder: one file per finished cell, written whole or not at all. All file names are made here.
+"""A run folder: one file per finished cell, written atomically. All file names are defined here.
 
 <folder>/manifest.json            the suite that this folder belongs to; written once
 <folder>/cells/<slug>.json        a record
 <folder>/cells/<slug>.npy         its per-sample predictions
 <folder>/damaged/…                files that failed their digests, moved aside
-<folder>/commands/<when>.json     a command that filled the folder, and the order of its rows
-<folder>/warnings/<weights>.txt   what a reader of results with these weights must know
+<folder>/commands/<when>.json     a command that ran in this folder, and the order of its rows
+<folder>/warnings/<weights>.txt   a warning for readers of results with these weights
 <folder>/claims/<key>.lock        a cell that some process is running
-<folder>/known/<process>.jsonl    keys of cells, so that listing what is left builds nothing; safe to delete
+<folder>/known/<process>.jsonl    keys of cells, to list what is left without building anything; safe to delete
 <folder>/prepared/<digest>.…      what methods learned from source images; safe to delete
 <folder>/report/…                 tables made from the records
 
-Many processes may work on one folder: every file has one writer, and none is changed after it was written.
+Many processes may share one folder: every file has one writer and is not changed once written.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ REDO = "the same `tta-bench run` moves it aside and runs this cell again"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder says of itself."""
+    """The content of manifest.json."""
 
     suite: str
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command that filled a folder."""
+    """A command that ran in a folder."""
 
     at: str
     command: tuple[str, ...]
@@ -70,7 +70,7 @@ class Store:
 
     @classmethod
     def create(cls, folder: Path, suite: str) -> Store:
-        """Open a folder for a suite's records, making it if needed; of several processes, one makes it."""
+        """Open a folder for a suite's records, creating it if needed; several processes may do so at once."""
         refuse_unfit(folder, suite)
         store = cls(folder)
         try:
@@ -85,12 +85,12 @@ class Store:
             raise UserError(
                 f"output folder {folder} cannot be written: {error.strerror}: choose another --out"
             ) from error
-        refuse_unfit(folder, suite)  # another process may have made it for another suite meanwhile
+        refuse_unfit(folder, suite)  # another process may have created it for another suite meanwhile
         return store
 
     @classmethod
     def open(cls, folder: Path) -> Store:
-        """Open a folder that a run has filled."""
+        """Open an existing run folder."""
         store = cls(folder)
         if not store.manifest.is_file():
             raise UserError(f"{folder} is not a run folder: it has no manifest.json (tta-bench run --out makes one)")
@@ -98,7 +98,7 @@ class Store:
         return store
 
     def set_aside(self) -> Path | None:
-        """Move an old folder away for a fresh start; nothing is deleted."""
+        """Move an old folder aside for a fresh start; deletes nothing."""
         if not self.folder.exists():
             return None
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
@@ -120,13 +120,13 @@ class Store:
             raise UserError(f"{error}: restore it, or start over with --fresh") from error
 
     def note_command(self, command: list[str], tasks: Sequence[str], methods: Sequence[str]) -> None:
-        """Keep a command, and the order of its tasks and methods for reports."""
+        """Save a command, and the order of its tasks and methods for reports."""
         content = Command(now(), tuple(command), tuple(tasks), tuple(methods))
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
         write_whole(self.commands / f"{stamp}-{process_name()}.json", _json(asdict(content)))
 
     def past_commands(self) -> list[Command]:
-        """The commands that filled this folder, oldest first."""
+        """The commands that ran in this folder, oldest first."""
         try:
             files = sorted(self.commands.glob("[!.]*.json"))
             return [validate.read(Command, _read_json(file), str(file)) for file in files]
@@ -134,7 +134,7 @@ class Store:
             raise UserError(f"{error}: delete it, only the order of rows depends on it") from error
 
     def note_warnings(self, found: Mapping[str, str]) -> None:
-        """Keep what a reader of results with these weights must know; an empty sentence takes one back."""
+        """Save a warning for each of these weights; an empty text removes the warning."""
         for weights, warning in found.items():
             file = self._warning_file(weights)
             if warning:
@@ -143,12 +143,12 @@ class Store:
                 file.unlink(missing_ok=True)
 
     def warnings(self) -> dict[str, str]:
-        """What a reader must know, by the hash of the weights that it is about."""
+        """The saved warnings, by the hash of the weights."""
         files = sorted((self.folder / "warnings").glob("[!.]*.txt"))
         return {file.stem: file.read_text(errors="replace").strip() for file in files}
 
     def save(self, record: Record, predictions: Predictions | None) -> Record:
-        """Keep a record: predictions first, so that a record on disk always has them beside it."""
+        """Save a record; predictions come first, so that every record on disk has them."""
         if predictions is not None:
             content = predictions.to_bytes()
             write_whole(self.prediction_file(record.cell), content)
@@ -157,12 +157,12 @@ class Store:
         return record
 
     def find(self, cell: Cell) -> Record | None:
-        """The record of this very cell, if it is there."""
+        """The record of exactly this cell, if it exists."""
         path = self._path(cell, ".json")
         return read_record(path) if path.exists() else None
 
     def records(self) -> list[Record]:
-        """All records, in the order of tasks and methods in which they were last asked for."""
+        """All records, in the order of tasks and methods of the newest command."""
         tasks, methods = self._orders()
         found = [read_record(path) for path in self._record_files()]
         return sorted(found, key=lambda r: (_rank(r.cell.tasks[0], tasks), r.cell.seed, _rank(r.label, methods)))
@@ -172,23 +172,23 @@ class Store:
         return {record.cell.key: record for record in self.records()}
 
     def predictions(self, record: Record) -> Predictions:
-        """What a cell predicted for each image; a file that does not fit its record's digest is a UserError."""
+        """A cell's predictions; UserError if the file does not match the digest in its record."""
         path = self.prediction_file(record.cell)
         try:
             content = path.read_bytes()
         except OSError as error:
             raise UserError(f"{path}: predictions cannot be read ({error.strerror}): {REDO}") from error
         if digest(content) != record.predictions:
-            raise UserError(f"{path}: damaged, its digest is not the one in its record: {REDO}")
+            raise UserError(f"{path}: damaged, its digest differs from the one in its record: {REDO}")
         return Predictions.from_bytes(content, record.samples, str(path))
 
     def prediction_file(self, cell: Cell) -> Path:
         return self._path(cell, ".npy")
 
     def set_damaged_aside(self) -> list[Path]:
-        """Move records that fail their digests out of the way, with their predictions; where they are now.
+        """Move damaged records and their predictions aside; returns their new paths.
 
-        A record of another version is not damaged: it stays, and reading it says so.
+        A record of another version is not damaged: it stays, and reading it raises OtherSchema.
         """
         moved = []
         for path in self._record_files():
@@ -201,7 +201,7 @@ class Store:
         return moved
 
     def set_cell_aside(self, cell: Cell) -> list[Path]:
-        """Move a cell's record and predictions out of the way; where they are now."""
+        """Move a cell's record and predictions aside; returns their new paths."""
         return self._aside(self._path(cell, ".json"))
 
     def _aside(self, record: Path) -> list[Path]:
@@ -219,9 +219,9 @@ class Store:
 
     @contextmanager
     def claim(self, cell: Cell) -> Iterator[bool]:
-        """Hold a cell so that no other process runs it; False if another holds it now.
+        """Claim a cell so that no other process runs it; False if another process holds it.
 
-        The system takes a claim back from a process that dies. A file system without locks gets lock files instead.
+        The system releases the claim of a process that dies. A file system without locks gets lock files instead.
         """
         from filelock import FileLock, Timeout
 
@@ -237,12 +237,12 @@ class Store:
             yield True
         finally:
             if self._path(cell, ".json").exists():
-                # Whoever locks the removed file finds the record, so nobody runs the cell a second time.
+                # A process that locks the removed file finds the record, so the cell never runs twice.
                 path.unlink(missing_ok=True)
             lock.release()
 
     def _orders(self) -> tuple[list[str], list[str]]:
-        """Tasks and methods, those of the newest command first."""
+        """Names of tasks and methods, those of the newest command first."""
         commands = self.past_commands()[::-1]
         tasks = [name for command in commands for name in command.tasks]
         methods = [name for command in commands for name in command.methods]
@@ -256,7 +256,7 @@ class Store:
 
 
 def read_record(path: Path) -> Record:
-    """A record by its file; one that has not changed since is not read again."""
+    """Read a record; an unchanged file is read only once per process."""
     seen = path.stat()
     return _read_once(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
 
@@ -277,13 +277,13 @@ def _read_once(path: Path, mtime: int, size: int, inode: int) -> Record:
 
 
 def refuse_unfit(folder: Path, suite: str) -> None:
-    """Say what is wrong with an output folder before anything is done; leaves no trace."""
+    """Refuse an unusable output folder before anything runs; changes nothing."""
     if folder.is_dir():
         store = Store(folder)
         owner = store.read_manifest().suite if store.manifest.exists() else None
         if owner not in (None, suite):
             raise UserError(f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out")
-        # A process that makes or made the folder may have left a temporary file, which begins with a dot.
+        # A process that created the folder may have left a temporary file, whose name starts with a dot.
         if owner is None and any(not path.name.startswith(".manifest.json.") for path in folder.iterdir()):
             raise UserError(f"output folder {folder} holds other files and no manifest.json: choose another --out")
     elif folder.exists():

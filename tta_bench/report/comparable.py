@@ -104,13 +104,34 @@ def paper_row(row: Row, paper: Paper, table: PaperTable) -> str:
 def defaults(method: str) -> dict[str, Any]:
     """A method's published settings, read from its source: importing it would import torch."""
     entry = next((e for e in metadata.entry_points(group="tta_bench.methods") if e.name == method), None)
-    spec = importlib.util.find_spec(entry.module) if entry else None
-    if entry is None or spec is None or spec.origin is None:
+    return _class_defaults(entry.module, entry.attr) if entry else {}
+
+
+def _class_defaults(module: str, name: str) -> dict[str, Any]:
+    """Constant defaults of a class's constructor; settings that it hands on have those of its base class."""
+    spec = importlib.util.find_spec(module)
+    tree = ast.parse(Path(spec.origin).read_text()) if spec and spec.origin else ast.Module([], [])
+    cls = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)
+    if cls is None:
         return {}
-    for node in ast.walk(ast.parse(Path(spec.origin).read_text())):
-        if isinstance(node, ast.ClassDef) and node.name == entry.attr:
-            for function in node.body:
-                if isinstance(function, ast.FunctionDef) and function.name == "__init__":
-                    pairs = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-                    return {a.arg: d.value for a, d in pairs if isinstance(d, ast.Constant)}
-    return {}
+    own: dict[str, Any] = {}
+    hands_on = True
+    for node in cls.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            own = {a.arg: d.value for a, d in pairs if isinstance(d, ast.Constant)}
+            hands_on = node.args.kwarg is not None
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__init__":
+            words = node.value.keywords if isinstance(node.value, ast.Call) else []
+            own = {w.arg: w.value.value for w in words if w.arg and isinstance(w.value, ast.Constant)}
+    base = ast.unparse(cls.bases[0]) if cls.bases and hands_on else ""
+    return {**_class_defaults(_origin(tree, module, base), base), **own} if base else own
+
+
+def _origin(tree: ast.Module, module: str, name: str) -> str:
+    """The module that a name was imported from; without an import, the same module."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names):
+            package = module.split(".")[: -node.level] if node.level else []
+            return ".".join([*package, *([node.module] if node.module else [])])
+    return module

@@ -48,7 +48,7 @@ def accuracy_table(comparison: Comparison) -> Table:
         for row in comparison.rows
     ]
     columns = (*names.columns(tasks), "Avg.", *SCORING)
-    told = (*_seed_note(comparison), SCORING_NOTE, *_failures(comparison), *_resets(comparison))
+    told = (*_seed_note(comparison), SCORING_NOTE, *_failures(comparison), *_remarks(comparison), *_resets(comparison))
     notes = (*comparison.notes, *told, *names.legend(tasks))
     return Table(f"{comparison.suite}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
 
@@ -124,6 +124,12 @@ def _failures(comparison: Comparison) -> list[str]:
         for record in row.records
         if record.status != "done"
     ]
+
+
+def _remarks(comparison: Comparison) -> list[str]:
+    """What methods did besides adapting, each once."""
+    found = {f"WARNING {row.label}: {remark}." for row in comparison.rows for r in row.done for remark in r.remarks}
+    return sorted(found)
 
 
 def _resets(comparison: Comparison) -> list[str]:

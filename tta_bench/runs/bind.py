@@ -1,4 +1,4 @@
-"""Binds a request to a place: real weights, real images, and the cell that they make.
+"""Binds a request to a site: real weights, real images, and the cell that follows from them.
 
     work = bind(spec, site)
 
@@ -40,18 +40,18 @@ KEPT_SETS = 32  # image sets whose listing is kept: all tasks of a suite, or thr
 
 
 def bind(spec: CellSpec, site: Site) -> Work:
-    """The work that a spec asks for, on this site; what cannot be had is a UserError."""
+    """The work for a spec on this site; UserError if weights, images or settings are missing or wrong."""
     return binder(site).bind(spec)
 
 
 @lru_cache(maxsize=2)
 def binder(site: Site) -> Binder:
-    """The binder that this process keeps for a site; files must stay as they are while it lives."""
+    """This process's binder for a site; files must not change while it lives."""
     return Binder(site)
 
 
 class Binder:
-    """Loads what specs name, each thing once."""
+    """Loads what specs name, once each."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -68,7 +68,7 @@ class Binder:
         return environment.pick_device(self.site.device)
 
     def bind(self, spec: CellSpec) -> Work:
-        """The work that a spec asks for; what cannot be had is a UserError."""
+        """The work for a spec; UserError if weights, images or settings are missing or wrong."""
         setup, dataset, model = self.setup(spec), self.sized(spec), self.model(spec)
         needs_source = registry.installed().load(spec.method).needs_source
         source = self.source_images(spec) if needs_source else None
@@ -103,7 +103,7 @@ class Binder:
         return Work(spec.label, cell, setup, stream, source, self.site.workers, self.prepared)
 
     def setup(self, spec: CellSpec) -> Setup:
-        """What it takes to build a spec's method: everything but images."""
+        """Everything needed to build a spec's method, except images."""
         cls = registry.installed().load(spec.method)
         settings.check(spec.method, cls, spec.settings)
         dataset = self.sized(spec)
@@ -120,19 +120,19 @@ class Binder:
         )
 
     def dataset(self, spec: CellSpec) -> Dataset:
-        """The dataset of a spec, in no particular size of images."""
+        """The dataset of a spec, before its images are sized for a model."""
         name = json.dumps(spec.data, sort_keys=True)
         if name not in self._datasets:
             self._datasets[name] = open_dataset(spec.data, spec.tasks, self.site.data_root)
         return self._datasets[name]
 
     def sized(self, spec: CellSpec) -> Dataset:
-        """The dataset of a spec, with images in the size that its model takes."""
+        """The dataset of a spec, with images of its model's input size."""
         model = self.model(spec)
         return self.dataset(spec).sized(model.input_size, model.interpolation)
 
     def model(self, spec: CellSpec) -> SourceModel:
-        """The model that a stream starts from; logits and labels must speak of the same classes."""
+        """The source model of a stream; UserError if its classes are not those of the dataset."""
         dataset = self.dataset(spec)
         names = {model_name(spec, task, dataset) for task in spec.tasks}
         refuse_many_models(spec, names)
@@ -162,7 +162,7 @@ class Binder:
         return [Part(task, self.images(spec, task, level)) for task in spec.tasks for level in spec.protocol.severities]
 
     def images(self, spec: CellSpec, task: str, severity: int | None = None) -> ImageSet:
-        """A task's images in the size of its model, from the cache if there is one; listed once."""
+        """A task's images in its model's input size, from the cache if there is one; listed once."""
         name = (*self._sized_name(spec), task, severity)
         if name not in self._images:
             while len(self._images) >= KEPT_SETS:
@@ -173,7 +173,7 @@ class Binder:
         return self._images[name]
 
     def source_images(self, spec: CellSpec) -> ImageSet:
-        """The clean images that a stream's model was trained on, or some like them; listed once."""
+        """Clean images that a stream's model was trained on, or similar ones; listed once."""
         dataset, task = self.sized(spec), spec.tasks[0]
         name = (*self._sized_name(spec), task if dataset.source_by_task else None)
         if name not in self._sources:
@@ -203,21 +203,21 @@ class Binder:
 
 
 def model_name(spec: CellSpec, task: str, dataset: Dataset) -> str:
-    """The name of the model that a task starts from."""
+    """The name of a task's source model."""
     name = dataset.model_for(task) if spec.model == BY_TASK else spec.model
     if name is None or name == "none":
-        raise UserError(f"suite '{spec.suite}' has no model of its own: give one with --model")
+        raise UserError(f"suite '{spec.suite}' names no model: choose one with --model")
     return name
 
 
 def refuse_many_models(spec: CellSpec, names: Collection[str]) -> None:
-    """One stream over all tasks has one model."""
+    """Refuse one stream over tasks with different source models."""
     if len(names) > 1:
-        raise UserError(f"--scenario {spec.scenario} is one stream, but each task has a source model of its own")
+        raise UserError(f"--scenario {spec.scenario} is one stream, but each task has its own source model")
 
 
 def _describe(spec: CellSpec, dataset: Dataset) -> dict[str, Any]:
-    """The suite's data block, and what became of the images on the way to the model."""
+    """The suite's data block, and how images are preprocessed and were made."""
     return {
         **spec.data,
         **({"transform": dataset.transform.describe()} if dataset.transform else {}),

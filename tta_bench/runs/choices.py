@@ -1,4 +1,4 @@
-"""What a command asks for beyond the suite, and the mistakes that can be found in it without torch."""
+"""A command's choices beyond the suite, and the mistakes in them that can be found without torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tta_bench.suites.suite import Suite
 
 @dataclass(frozen=True)
 class Choices:
-    """What a command asks for beyond the suite."""
+    """A command's choices beyond the suite."""
 
     methods: tuple[str, ...] = ()  # empty: those of the suite
     tasks: tuple[str, ...] = ()  # empty: all of the suite
@@ -30,37 +30,37 @@ class Choices:
         fixed = self.scenario.batch_size
         if fixed is not None and self.batch_size not in (None, fixed):
             raise UserError(
-                f"--scenario {self.scenario.name} has batches of {fixed}, not {self.batch_size}: omit --batch-size"
+                f"--scenario {self.scenario.name} requires batches of {fixed}, got {self.batch_size}: omit --batch-size"
             )
 
 
 def refuse_misnamed(suite: Suite, choices: Choices) -> None:
-    """Answer a typo in the name of a method or task before anything heavy is imported."""
+    """Refuse unknown methods, tasks and settings before anything heavy is imported."""
     for task in choices.tasks:
         if task not in suite.tasks:
             raise UserError(f"suite '{suite.name}' has no task '{task}'{did_you_mean(task, suite.tasks)}")
     labels = choices.methods or tuple(suite.methods)
     for label in labels:
         refuse_unknown(label, suite, choices)
-    refuse_idle(choices, labels)
+    refuse_unused_settings(choices, labels)
     for label in labels:
         registry.installed().require(settings_of(label, suite, choices).get("method", label))
 
 
 def refuse_unknown(label: str, suite: Suite, choices: Choices) -> None:
-    """A row is one of the suite's, a method that is installed, or names its method itself."""
+    """Refuse a row that is not in the suite, is no installed method and names no method."""
     known = {*suite.methods, *registry.installed().names()}
     if label not in known and "method" not in choices.overrides.get(label, {}):
         raise UserError(f"unknown method '{label}'{did_you_mean(label, known)}")
 
 
-def refuse_idle(choices: Choices, labels: Sequence[str]) -> None:
-    """A setting for a method that does not run is a mistake."""
+def refuse_unused_settings(choices: Choices, labels: Sequence[str]) -> None:
+    """Refuse a setting for a method that is not in this run."""
     for name in choices.overrides:
         if name not in labels:
             raise UserError(f"--set {name}.…: method '{name}' is not in this run ({', '.join(labels)})")
 
 
 def settings_of(label: str, suite: Suite, choices: Choices) -> settings.Settings:
-    """The suite's settings of a row, then those of the command line."""
+    """The settings of a row: the suite's, overridden by the command line's."""
     return {**suite.methods.get(label, {}), **choices.overrides.get(label, {})}

@@ -27,7 +27,7 @@ from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec
 
-POLL = 0.5  # seconds between looks at cells that other processes run
+POLL = 0.5  # seconds between checks of cells that other processes run
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,9 @@ def run_spec(spec: CellSpec, site: Site, folder: Path, watcher: Watcher | None =
 
 
 def run_left(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> dict[str, Record]:
-    """Run every cell that the store does not have; records by the digest of their spec.
+    """Run every cell that is not in the store; returns records by the digest of their spec.
 
-    Cells that another process runs are left to it, and waited for at the end; those of a process that dies are
-    taken over.
+    Cells that other processes run are waited for at the end; those of a process that dies are taken over.
     """
     place.prepared = Prepared(store.prepared)
     known = Known(store.known, place.site)
@@ -73,7 +72,7 @@ def run_left(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Wa
 
 
 def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
-    """Say what is wrong with data, weights or settings before time is spent; images are listed, a few are opened."""
+    """Refuse wrong data, weights or settings before time is spent; lists all images and opens a sample."""
     if place.site.cache is not None:
         refuse_unwritable_cache(place.site.cache)
     if any(spec.amp for spec in specs):
@@ -82,7 +81,7 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
     for spec in streams.values():
         for task in spec.tasks:
             for severity in sorted(set(spec.protocol.severities), key=str):
-                dataset = place.dataset(spec)  # before weights are asked for, which may be a download
+                dataset = place.dataset(spec)  # before weights are loaded, which may need a download
                 (dataset if severity is None else dataset.at_severity(severity)).inspect(task)
     rows = {(spec.label, spec.model): spec for spec in specs}
     for spec in rows.values():
@@ -121,7 +120,7 @@ def _find_or_run(
 def _run(work: Work, watcher: Watcher) -> tuple[Record, Predictions | None]:
     try:
         return run_cell(work, watcher.on_batch)
-    except (Exception, SystemExit) as error:  # a method may raise anything; the other cells go on
+    except (Exception, SystemExit) as error:  # a method may raise anything; the other cells continue
         is_expected = isinstance(error, (CellFailed, UserError))
         line = " ".join(str(error).split()) or "no message"
         record = Record(

@@ -1,8 +1,8 @@
-"""Keys of cells that were bound before, so that a finished run is recognised without torch and without images.
+"""Keys of cells that were bound before, so that a finished run is recognised without torch or images.
 
-Each key is kept with stamps: hashes of code, sizes and times of files, versions of packages. A key whose stamps have
-changed is forgotten, and its cell is bound again. The files are notes for this machine, not evidence: deleting them
-costs time only.
+Each key is stored with stamps: hashes of code, sizes and times of files, versions of packages. If a stamp has changed,
+the key is ignored and the cell is bound again. The files are a cache for this machine, not evidence: deleting them
+only costs time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tta_bench.models import names
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK, CellSpec
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow")  # their versions shape embedded and decoded images
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow")  # their versions affect embedded and decoded images
 
 
 class Known:
-    """The keys that earlier processes noted in a folder, for one site."""
+    """The keys that earlier processes stored in a folder, for one site."""
 
     def __init__(self, folder: Path, site: Site) -> None:
         self._folder = folder
@@ -40,19 +40,19 @@ class Known:
                 self._entries[f"{line.get('spec')}"] = line
 
     def key(self, spec: CellSpec) -> str | None:
-        """The key of the cell that this spec makes; None if only binding it can tell."""
+        """The key of a spec's cell; None if only binding the spec can find it."""
         entry = self._entries.get(spec.digest)
         if entry is None:
             return None
         try:
             now = stamps(spec, self._site, entry["needs_source"])
             same = now is not None and now == entry["stamps"] and _file_stamps(entry["files"]) == entry["files"]
-        except (UserError, KeyError, TypeError, AttributeError):  # what is wrong shows when the spec is bound
+        except (UserError, KeyError, TypeError, AttributeError):  # binding the spec reports what is wrong
             return None
         return str(entry["key"]) if same else None
 
     def add(self, spec: CellSpec, key: str, needs_source: bool, files: Iterable[Path]) -> None:
-        """Note a key that binding gave; `files` are a few of the images behind it."""
+        """Store the key of a bound spec; `files` are a sample of its images."""
         found = stamps(spec, self._site, needs_source)
         if found is None:
             return
@@ -67,7 +67,7 @@ class Known:
 
 
 def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | None:
-    """A text for each thing that a cell's key depends on; None where one of them cannot be looked at so lightly."""
+    """A stamp for each thing that a cell's key depends on; None if one of them cannot be checked cheaply."""
     dataset = _dataset(json.dumps(spec.data), spec.tasks, site.data_root)
     model = dataset.model_for(spec.tasks[0]) if spec.model == BY_TASK else spec.model
     severities = sorted({severity for severity in spec.protocol.severities if severity is not None})
@@ -97,7 +97,7 @@ def _places(found: Sequence[Sequence[Path] | None]) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _place(path: str) -> str:
-    """Size and time of a file; of a folder its own time and those of the folders in it: no image is looked at."""
+    """The stamp of a file (size and time) or folder (its time and its subfolders' times); checks no image."""
     seen = os.stat(path)  # noqa: PTH116
     newest = count = 0
     if os.path.isdir(path):  # noqa: PTH112
@@ -133,7 +133,7 @@ def _versions() -> str:
 
 
 def _lines(file: Path) -> Iterable[dict[str, Any]]:
-    """The entries of a file; a line that a killed process left in the middle is passed over."""
+    """The entries of a file; skips a line that a killed process left incomplete."""
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Starts a run: finds mistakes first, makes the folder, runs what is left. Imports torch only where something is."""
+"""Starts a run: finds mistakes, creates the folder, runs what is left. Imports torch only if something is left."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Launch:
-    """A run that is ready to go: everything that could be checked beforehand is in order."""
+    """A run that is ready to start: all checks have passed."""
 
     requests: list[CellSpec]
     site: Site
     store: Store
-    place: Binder | None  # what the checks have loaded; None if nothing is left to run
-    set_aside: Path | None  # where the old folder is now, if a fresh start was asked for
-    damaged: list[Path]  # files that failed their digests, where they are now
+    place: Binder | None  # holds what the checks have loaded; None if nothing is left to run
+    set_aside: Path | None  # where the old folder is now, for a fresh start
+    damaged: list[Path]  # where files that failed their digests are now
 
     def run(self, watcher: Watcher) -> list[Record]:
-        """Run what is left; the records of all requests, in their order."""
+        """Run what is left; returns the records of all requests, in their order."""
         return run_specs(self.requests, self.site, self.store, watcher, self.place)
 
 
 def launch(
     suite: Suite, choices: Choices, site: Site, folder: Path, *, command: list[str], fresh: bool = False
 ) -> Launch:
-    """Check a run and make its folder; with `fresh` an old folder is moved aside first."""
+    """Check a run and create its folder; with `fresh`, an old folder is moved aside first."""
     requests = specs(suite, choices)
     place = None
     damaged: list[Path] = []

@@ -1,4 +1,4 @@
-"""What is done and what is left, found without torch; and the loop that runs the rest."""
+"""Finds finished cells without torch, and runs the rest."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ class Watcher:
     """Progress callbacks of a run."""
 
     def on_start(self, spec: CellSpec, images: int) -> None:
-        """A cell with so many images begins."""
+        """A cell with this many images starts."""
 
     def on_cache(self, task: str, done: int, total: int) -> None:
-        """So many images of a task have been decoded into the cache, which its first reader fills."""
+        """This many of a task's images are decoded into the cache, which its first reader fills."""
 
     def on_batch(self, images: int, accuracy: float) -> None:
-        """The cell has done so many images, with this accuracy so far."""
+        """The cell has processed this many images, with this accuracy so far."""
 
     def on_damage(self, spec: CellSpec) -> None:
         """A cell was finished, but its predictions are gone: it runs again."""
 
     def on_wait(self, cells: int) -> None:
-        """Only cells are left that other processes run."""
+        """All cells that are left are run by other processes."""
 
     def on_warning(self, text: str) -> None:
-        """Something that a reader of the results must know."""
+        """A warning for readers of the results."""
 
     def on_record(self, record: Record, is_new: bool) -> None:
-        """A cell has ended, or was found in the store."""
+        """A cell has finished or failed, or was found in the store."""
 
 
 def run_specs(
     specs: Sequence[CellSpec], site: Site, store: Store, watcher: Watcher, place: Binder | None = None
 ) -> list[Record]:
-    """Run every cell that the store does not have yet; the records of all, in the order of the specs.
+    """Run every cell that is not in the store; returns the records of all, in the order of the specs.
 
-    `place` is the site's binder, if something was loaded by it before.
+    `place` is the site's binder, if one has loaded something already.
     """
     found = finished(specs, site, store)
     for spec in specs:
@@ -68,7 +68,7 @@ def run_specs(
 
 
 def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, Record]:
-    """The records of cells that are known to be done, by the digest of their spec; opens no image, loads no weights."""
+    """The records of finished cells, by the digest of their spec; opens no image and loads no weights."""
     if not store.cells.is_dir():
         return {}
     known, records = Known(store.known, site), store.by_key()
@@ -78,7 +78,7 @@ def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, R
 
 
 def is_finished(record: Record, store: Store) -> bool:
-    """Whether a cell need not run again: it is done, its predictions are whole and give its scores."""
+    """Whether a cell need not run again: it is done, and its complete predictions give its scores."""
     if record.status != "done":
         return False
     try:

@@ -1,4 +1,4 @@
-"""What `prepare` learned, kept by digest: it depends on method, settings, weights and source images only.
+"""Stores what `prepare` learned, by digest: it depends on method, settings, weights and source images only.
 
 <folder>/<digest>.safetensors   the tensors, with the cost of learning them in the header
 """
@@ -22,7 +22,7 @@ HEADER = "tta_bench_prepared"
 
 @dataclass(frozen=True)
 class Cost:
-    """What learning took, where it was done."""
+    """The cost of learning, measured where it was done."""
 
     seconds: float
     sample_forwards: int
@@ -31,14 +31,14 @@ class Cost:
 
 
 class Prepared:
-    """Prepared states by digest: in this process, and in a folder if there is one."""
+    """Prepared states by digest: in memory, and in a folder if there is one."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._kept: dict[str, tuple[dict[str, Tensor], Cost]] = {}
 
     def find(self, cell: Cell) -> tuple[dict[str, Tensor], Cost] | None:
-        """What was learned for cells like this one; None if nothing was, or if its file is damaged."""
+        """The state learned for cells like this one; None if there is none, or its file is damaged."""
         name = digest(cell)
         if name not in self._kept and self._folder is not None:
             found = _read(self._folder / f"{name}.safetensors")
@@ -47,7 +47,7 @@ class Prepared:
         return self._kept.get(name)
 
     def keep(self, cell: Cell, state: dict[str, Tensor], cost: Cost) -> None:
-        """Keep a state; a method that gives none learns again in every cell."""
+        """Store a state; a method without one learns again in every cell."""
         if not state:
             return
         from safetensors.torch import save
@@ -60,7 +60,7 @@ class Prepared:
 
 
 def digest(cell: Cell) -> str:
-    """A name for all that a prepared state depends on."""
+    """A digest of everything that a prepared state depends on."""
     content = {
         "method": cell.method,
         "settings": cell.settings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -14,9 +14,11 @@ from tta_bench.measure import environment, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.metrics import scores_of
+from tta_bench.measure.process import restored
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
+from tta_bench.runs.fairness import Watch, require_plain_logits
 from tta_bench.runs.prepared import Cost, Prepared
 from tta_bench.runs.scores import Scores
 from tta_bench.runs.session import Session, Setup, read, source_batches, source_labels
@@ -40,25 +42,36 @@ class Work:
 
 @dataclass(frozen=True)
 class Learned:
-    """How a method came by what it knows of source images, and what that cost where it was learned."""
+    """How a method got what it needs from source images, and the cost of learning it."""
 
-    how: str = ""  # "learned" here, or "read": another cell has learned it; empty if it needs nothing
+    how: str = ""  # "learned" here, or "read": learned by another cell; empty if it needs nothing
     cost: Cost | None = None
 
 
 def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> tuple[Record, Predictions]:
-    """Run a cell to its end. Whatever the method raises comes through; bad logits are a CellFailed."""
+    """Run a cell. Exceptions of the method are passed on; bad logits raise CellFailed.
+
+    Process state that the method changes is restored, so that it cannot affect another method's result.
+    """
+    with restored() as changed:
+        record, predictions = _run_cell(work, on_batch)
+    left = [f"changed {name} (restored)" for name in changed]
+    return replace(record, remarks=[*record.remarks, *left]), predictions
+
+
+def _run_cell(work: Work, on_batch: OnBatch) -> tuple[Record, Predictions]:
     setup, device = work.setup, work.setup.device
     memory.start(device)
     building, adapting = Stopwatch(device), Stopwatch(device)
-    reading = Stopwatch(torch.device("cpu"))  # on a GPU, the copy of the next batch goes on meanwhile
+    reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
     with building:
         session = Session(setup)
     method = session.method
     learned = prepare(work, session)
     if learned.cost is not None:
-        memory.start(device)  # what is learned from source images once is not what adapting takes
+        memory.start(device)  # the memory of preparing once is not the memory of adapting
 
+    watch = Watch(method, session.model)
     scores = Scores(work.stream.images.labels, setup.num_classes)
     order = list(work.stream.batches(setup.batch_size))
     reset_batches: list[int] = []
@@ -67,9 +80,11 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
         for number, indices in enumerate(order):
             with reading:
                 batch = next(batches)
-            resets = method.resets
+            resets, version = method.resets, batch._version
             with adapting:
                 logits = session.adapt(batch)
+            watch.batch(batch, version)
+            require_plain_logits(logits)
             if method.resets > resets:
                 reset_batches.append(number)
             scores.add(indices, logits)
@@ -101,12 +116,13 @@ def run_cell(work: Work, on_batch: OnBatch = lambda images, accuracy: None) -> t
         memory={**memory.peak(device), "prepare_bytes": learned.cost.bytes if learned.cost else 0},
         environment=environment.describe(device),
         finished_at=now(),
+        remarks=watch.close(),
     )
     return record, predictions
 
 
 def prepare(work: Work, session: Session) -> Learned:
-    """Let a method learn from source images, or take over what it learned in another cell."""
+    """Let a method learn from source images, or load what it learned in another cell."""
     source, setup = work.source_images, work.setup
     if source is None:
         return Learned()

@@ -1,4 +1,4 @@
-"""Scores: what became of each image, gathered batch by batch off the timed path."""
+"""Per-image scores, gathered batch by batch outside the timer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Scores:
 
     @torch.no_grad()
     def add(self, indices: NDArray[np.int64], logits: Tensor) -> None:
-        """Score one batch of logits, after checking that they are logits."""
+        """Score one batch, after checking its logits."""
         expected = (len(indices), self.num_classes)
         if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
             got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
@@ -50,7 +50,7 @@ class Scores:
         self.hits += int((found.numpy() == label).sum())
 
     def predictions(self, stream: Stream) -> Predictions:
-        """What was predicted for each image; the stream says which task it belongs to."""
+        """The prediction for each image, with its task in the stream."""
         index, label, prediction, confidence, entropy, in_top5 = zip(*self._parts, strict=True)
         names = {name: number for number, name in enumerate(dict.fromkeys(stream.tasks))}
         positions = np.concatenate(index)

@@ -1,4 +1,4 @@
-"""A method at work: built on a fresh model, prepared, then adapting batch by batch. The only place that does so."""
+"""Builds a method on a fresh model, prepares it, and adapts batch by batch. The only place that does so."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tta_bench.registry import build_method
 
 @dataclass(frozen=True)
 class Setup:
-    """What it takes to build a method."""
+    """Everything needed to build a method."""
 
     method: str
     settings: dict[str, Any]
@@ -38,7 +38,7 @@ class Session:
     """A fresh model and a fresh method on it."""
 
     def __init__(self, setup: Setup, *, shares_weights: bool = False) -> None:
-        """With `shares_weights` nothing may be adapted: the model's weights are not copied."""
+        """With `shares_weights` the model's weights are not copied, so nothing may be adapted."""
         self.setup = setup
         self.model = setup.model.fresh(setup.device, setup.class_mask, shares_weights=shares_weights)
         if setup.compile:
@@ -52,7 +52,7 @@ class Session:
         )
 
     def prepare(self, source: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
-        """Show source batches to a method that needs them, and their labels to one that uses them."""
+        """Give source batches to a method that needs them, and their labels to one that uses them."""
         if not self.method.needs_source:
             return
         with autocast(self.setup.device, self.setup.amp):
@@ -62,7 +62,7 @@ class Session:
                 self.method.prepare(source)
 
     def adapt(self, batch: Tensor) -> Tensor:
-        """One step on a batch, in the precision that was asked for."""
+        """One step on a batch, in the requested precision."""
         with autocast(self.setup.device, self.setup.amp):
             return self.method.adapt(batch)
 
@@ -70,7 +70,7 @@ class Session:
 def read(
     images: ImageSet, order: Iterable[NDArray[np.int64]], device: torch.device, workers: int | None = None
 ) -> loading.Batches:
-    """Batches on the device, read ahead by as many processes as help, or by as many as asked for."""
+    """Batches on the device, prefetched by `workers` processes, by default by as many as help."""
     count = loading.default_workers(images) if workers is None else workers
     return loading.batches(images, order, device, workers=count)
 

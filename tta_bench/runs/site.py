@@ -30,16 +30,16 @@ class Site:
         return cls(**{**content, **paths})
 
     def device_stamp(self) -> str:
-        """A text that changes when another kind of device would be picked, as far as can be said without torch."""
+        """A stamp that changes when another kind of device would be picked, as far as is known without torch."""
         gpus = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
         return f"{self.device} {sys.platform} {gpus} {os.environ.get('CUDA_VISIBLE_DEVICES')}"
 
 
 def refuse_unwritable_cache(cache: Path) -> None:
-    """A cache is made when its first image is read; say before that if it cannot be."""
+    """Refuse an unwritable cache before the first image is read into it."""
     there = next(folder for folder in (cache.absolute(), *cache.absolute().parents) if os.path.lexists(folder))
     if not there.is_dir():
         raise UserError(f"--cache {cache}: {there} is a file, expected a folder")
-    is_filled = there == cache.absolute() and any(cache.glob("*.u8"))  # a full one is only read
+    is_filled = there == cache.absolute() and any(cache.glob("*.u8"))  # a filled cache is only read
     if not is_filled and not os.access(there, os.W_OK | os.X_OK):
         raise UserError(f"--cache {cache}: {there} cannot be written: choose another --cache")

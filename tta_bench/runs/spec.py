@@ -1,6 +1,6 @@
-"""What is to be done, as plain data: a request for each cell. Needs no torch.
+"""Requests for cells, as plain data. Needs no torch.
 
-specs(suite, choices)  ->  [CellSpec, …]     what a command asks for
+specs(suite, choices)  ->  [CellSpec, …]     what a command requests
 bind(spec, site)       ->  Work              the same with real weights and images (bind.py)
 """
 
@@ -18,7 +18,7 @@ from tta_bench.runs.choices import Choices, refuse_misnamed, settings_of
 from tta_bench.streams.scenarios import Scenario, scenario_of
 from tta_bench.suites.suite import Suite
 
-BY_TASK = "by-task"  # a suite's model where each task has a source model of its own
+BY_TASK = "by-task"  # a suite's model if each task has its own source model
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,19 @@ class CellSpec:
     suite: str
     suite_version: int
     data: dict[str, Any]  # the suite's data block
-    tasks: tuple[str, ...]  # of this stream: one, or all where the scenario joins them
+    tasks: tuple[str, ...]  # of this stream: one, or all if the scenario joins them
     scenario: str
     seed: int
     label: str  # of the row in tables
     method: str
-    settings: dict[str, Any]  # as asked for; the method's defaults fill in the rest
+    settings: dict[str, Any]  # as given; the method's defaults fill in the rest
     model: str
     batch_size: int
     limit: int | None = None
     amp: str | None = None
     compile: bool = False
     scenario_settings: dict[str, Any] = field(default_factory=dict)
-    paper: str = field(default="", compare=False)  # of the suite: its tables need weights that are named exactly
+    paper: str = field(default="", compare=False)  # of the suite: its tables need exactly named weights
 
     @cached_property
     def protocol(self) -> Scenario:
@@ -49,12 +49,12 @@ class CellSpec:
 
     @property
     def name(self) -> str:
-        """The stream in a word: its task, or the scenario where it runs over several."""
+        """The stream's short name: its task, or the scenario if it covers several tasks."""
         return self.tasks[0] if len(self.tasks) == 1 else self.scenario
 
     @cached_property
     def digest(self) -> str:
-        """A name for what is asked; the label is only what the row is called."""
+        """A digest of the request, without names that change no result."""
         content = {key: value for key, value in self.to_json().items() if key not in ("label", "paper")}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -63,14 +63,14 @@ class CellSpec:
 
     @classmethod
     def from_json(cls, content: object, where: str = "request") -> CellSpec:
-        """The spec that `to_json` gave; what does not fit is a UserError that names its place."""
+        """Read what `to_json` wrote; UserError with the place of anything wrong."""
         spec = validate.read(cls, content, where)
         _ = spec.protocol
         return spec
 
 
 def specs(suite: Suite, choices: Choices) -> list[CellSpec]:
-    """Every cell that is asked for, stream by stream: its methods follow each other, so its images are read once."""
+    """All requested cells, stream by stream: a stream's methods follow each other, so its images are read once."""
     refuse_misnamed(suite, choices)
     rows = [row_of(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
     return [
@@ -91,7 +91,7 @@ class Row:
 
 
 def row_of(label: str, suite: Suite, choices: Choices) -> Row:
-    """A row of this run: the suite's settings, then those of the command line."""
+    """A row of this run, with the suite's settings, overridden by the command line's."""
     asked, given = choices.overrides.get(label, {}), settings_of(label, suite, choices)
     method = given.pop("method", label)  # a suite may have several rows of one method, each under its own label
     # A row that departs from the suite's settings says so wherever it is shown.

@@ -1,4 +1,4 @@
-"""The Source tripwire: before hours are spent, see whether Source scores what the paper says for these weights."""
+"""The Source tripwire: checks before a long run that Source scores what the paper says for these weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIGMAS, SLACK = 4.0, 0.01
 
 
 def warn(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> None:
-    """Note a warning for all weights with which Source is far from its published row, and take back old ones."""
+    """Save a warning for all weights with which Source is far from its published row, and remove old ones."""
     warnings = suspicions(specs, place)
     store.note_warnings(warnings)
     for warning in filter(None, warnings.values()):
@@ -29,10 +29,10 @@ def warn(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watche
 
 
 def suspicions(specs: Sequence[CellSpec], place: Binder) -> dict[str, str]:
-    """By the hash of weights: a sentence if Source is far from its published row, an empty one if all seems well.
+    """Warnings by the hash of weights: a sentence if Source is far from its published row, empty if it is not.
 
-    Each model is tried on the first images of its first task, drawn as `normal` draws them whatever the scenario:
-    others begin with few classes or a mild severity. A verdict that needs more images than a limit leaves is not given.
+    Each model is tried on the first images of its first task in the order of `normal`: other scenarios start with few
+    classes or a low severity. A stream that a limit cut short can raise a warning, but not clear one.
     """
     found = {}
     for spec in first_of_each_model([spec for spec in specs if spec.paper], place):
@@ -57,10 +57,10 @@ def first_of_each_model(specs: Sequence[CellSpec], place: Binder) -> list[CellSp
 
 
 def _score_source(spec: CellSpec, place: Binder) -> tuple[int, int]:
-    """How many of the first images Source gets right, and of how many."""
-    few = min(IMAGES, spec.limit or IMAGES)
+    """How many of the first images Source classifies correctly, and the number of images."""
+    limit = min(IMAGES, spec.limit or IMAGES)
     plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
-    work = place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=few))
+    work = place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit))
     session, images = Session(work.setup), work.stream.images
     order = list(work.stream.batches(spec.batch_size))
     hits = 0
@@ -72,12 +72,12 @@ def _score_source(spec: CellSpec, place: Binder) -> tuple[int, int]:
 
 
 def judge(task: str, hits: int, images: int, row: SourceRow, mean: tuple[float, ...]) -> str | None:
-    """Compare with what is published; a difference beyond chance names its likely cause."""
+    """Compare with the published accuracy; a difference beyond chance gets a sentence with its likely cause."""
     measured, expected = hits / images, row.published.accuracy / 100
     chance = SIGMAS * math.sqrt(expected * (1 - expected) / images) + SLACK
     if abs(measured - expected) <= chance:
         return None
     return (
         f"Source scores {100 * measured:.1f} % on the first {images} images of {task}, "
-        f"the paper {100 * expected:.1f} %: {row.likely_cause(measured, mean)}"
+        f"the paper reports {100 * expected:.1f} %: {row.likely_cause(measured, mean)}"
     )

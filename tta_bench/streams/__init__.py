@@ -1,1 +1,1 @@
-"""Streams: which image comes when, and the scenarios that decide it."""
+"""Streams: images in a fixed order, and the scenarios that define it."""

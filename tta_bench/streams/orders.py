@@ -1,4 +1,4 @@
-"""Orders that are more than a shuffle, as positions in the images of all parts joined."""
+"""Stream orders beyond a plain shuffle, as positions in the joined parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DRAWS_PER_CLASS = 100
 
 
 def one_after_the_other(sizes: Sequence[int], names: tuple[object, ...], *, share: bool = False) -> NDArray[np.int64]:
-    """Each part shuffled, one after the other; with `share` each image is seen in one of the parts only."""
+    """Shuffled parts one after the other; with `share`, each image appears in only one of the parts."""
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     orders = [permutation(size, *names, i) for i, size in enumerate(sizes)]
     if share:
@@ -23,7 +23,7 @@ def one_after_the_other(sizes: Sequence[int], names: tuple[object, ...], *, shar
 
 
 def class_after_class(labels: NDArray[np.int64], imbalance: float, names: tuple[object, ...]) -> NDArray[np.int64]:
-    """Draws with replacement: one step per class, in which that class outweighs each other by the imbalance."""
+    """Draw with replacement, one step per class: its class is `imbalance` times as likely as each other class."""
     rng = np.random.Generator(np.random.PCG64(seed_of(*names)))
     classes, counts = np.unique(labels, return_counts=True)
     members = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])

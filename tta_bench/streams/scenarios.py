@@ -1,7 +1,7 @@
 """Scenarios: how tasks become streams. Each is one small object: a name, its settings as data, and an order.
 
-A new scenario is a class here with an entry in SCENARIOS; the command line, specs and records take it from there.
-Nothing here imports numpy before an order is asked for, so `--help` stays quick.
+To add a scenario, write a class here and list it in SCENARIOS; the command line, specs and records read it from there.
+numpy is imported only when an order is computed, so `--help` stays fast.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ RISE_AND_FALL = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 class Scenario:
     """How tasks become streams: a pure function of the tasks, the suite's name and the seed.
 
-    The fields of a subclass are its settings; their metadata hold the words of the command line.
+    The fields of a subclass are its settings; their metadata holds the command line's help.
     """
 
     name: ClassVar[str]
     about: ClassVar[str]
     joins_tasks: ClassVar[bool] = False  # one stream over all tasks instead of one stream per task
-    batch_size: ClassVar[int | None] = None  # where the scenario itself fixes it
-    severities: ClassVar[tuple[int | None, ...]] = (None,)  # the parts of each task, in order; None: the suite's own
-    spreads_limit: ClassVar[bool] = False  # a limited stream takes images from its whole length, not its beginning
+    batch_size: ClassVar[int | None] = None  # if the scenario fixes it
+    severities: ClassVar[tuple[int | None, ...]] = (None,)  # of each task's parts, in order; None: the suite's own
+    spreads_limit: ClassVar[bool] = False  # whether --limit samples the whole stream instead of its beginning
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -41,13 +41,13 @@ class Scenario:
 
     @property
     def label(self) -> str:
-        """The scenario in words, with the settings that differ from their defaults."""
+        """The scenario's name, with the settings that differ from their defaults."""
         changed = [f"{f.name} {getattr(self, f.name):g}" for f in fields(self) if getattr(self, f.name) != f.default]
         return ", ".join([self.name, *changed])
 
     @property
     def stream_name(self) -> str:
-        """The name that seeds the order. Changing it changes every order drawn under it."""
+        """The name that seeds the order. Changing it changes every order drawn with it."""
         return self.name
 
     def groups(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
@@ -79,9 +79,9 @@ class LabelShift(Scenario):
     name = "label-shift"
     about = "each task class after class: online imbalanced labels"
 
-    # The SAR authors' default: all but one class at a time.
+    # The SAR authors' default: practically one class at a time.
     imbalance: float = field(
-        default=500_000.0, metadata={"help": "how many times as often as each other class the current one is drawn"}
+        default=500_000.0, metadata={"help": "how many times as often as any other class the current class is drawn"}
     )
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class Gradual(Scenario):
     name = "gradual"
     about = "each task with its severity rising from 1 to 5 and falling again"
     severities = RISE_AND_FALL
-    spreads_limit = True  # its beginning alone would never get harder
+    spreads_limit = True  # the beginning alone has only low severities
 
     def order(self, sizes: Sequence[int], labels: NDArray[np.int64], names: tuple[object, ...]) -> Order:
         from tta_bench.streams.orders import one_after_the_other
@@ -140,7 +140,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
 
 
 def scenario_of(name: str, settings: Mapping[str, Any] | None = None) -> Scenario:
-    """The scenario of a name with its settings; a wrong name or setting is a UserError."""
+    """The scenario with this name and these settings; unknown names and settings raise UserError."""
     if name not in SCENARIOS:
         raise UserError(f"unknown scenario '{name}'{did_you_mean(name, SCENARIOS)}")
     cls = SCENARIOS[name]

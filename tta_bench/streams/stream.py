@@ -15,7 +15,7 @@ from tta_bench.streams.scenarios import Scenario
 
 @dataclass(frozen=True)
 class Part:
-    """Images that are scored under one name; a gradual stream has one part per severity."""
+    """Images scored under one name; a gradual stream has one part per severity."""
 
     task: str
     images: ImageSet
@@ -23,7 +23,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Stream:
-    """Which image comes when. The digest names the order, so that two rows can be seen to match."""
+    """Images in a fixed order. The digest identifies the order, so that tables can check that rows match."""
 
     tasks: tuple[str, ...]  # of the parts that `images` joins
     images: ImageSet
@@ -56,9 +56,9 @@ def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part]
 
 
 def _first_of_each(stream: Stream, limit: int, *, spread: bool) -> NDArray[np.int64]:
-    """Places in a stream of the first `limit` images of each task, so that a short trial reaches every task.
+    """Positions of the first `limit` images of each task, so that a short run covers every task.
 
-    With `spread` they are taken evenly from the whole length of the stream.
+    With `spread` they are spaced evenly over the whole stream.
     """
     task = stream.task_of(stream.order)
     kept = []
@@ -70,5 +70,5 @@ def _first_of_each(stream: Stream, limit: int, *, spread: bool) -> NDArray[np.in
 
 
 def digest(ids: Sequence[str]) -> str:
-    """A name for ids in this order."""
+    """A digest of ids in this order."""
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Suites as text: one suite's YAML to start from, and the page that says what a suite file may hold."""
+"""Suites as text: a suite's YAML to start from, and the reference page of suite files."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tta_bench.validate import Key
 HEAD = """\
 # Suite files
 
-A suite says what is compared on what: `tta-bench run --suite mine.yaml`. Start from one that exists:
-`tta-bench suite copy digits-c-5 > mine.yaml`. `tta-bench check --suite mine.yaml` finds mistakes before time is spent.
+A suite defines what is compared on what: `tta-bench run --suite mine.yaml`. Start from an existing one:
+`tta-bench suite copy digits-c-5 > mine.yaml`. `tta-bench check --suite mine.yaml` finds mistakes before a run.
 
-This page is made by `tta-bench suite schema` from the code that checks suites.
+`tta-bench suite schema` generates this page from the code that checks suites.
 """
 
 LOOPS = f"""\
 ## Several suites in one file
 
-`{LOOP}: {{severity: [1, 2]}}` in a file makes one suite per value, with `{{severity}}` replaced in every text; a text
-that is nothing but `"{{severity}}"` becomes the value itself. `--suite` takes files with one suite.
+`{LOOP}: {{severity: [1, 2]}}` defines one suite per value, with `{{severity}}` replaced in every text; a text that is
+exactly `"{{severity}}"` becomes the value itself. `--suite` accepts only files with one suite.
 """
 
 KINDS = """\
@@ -33,7 +33,7 @@ KINDS = """\
 
 
 def as_yaml(suite: Suite) -> str:
-    """A suite as a file that reads back as the same suite; keys with their default are left out."""
+    """A suite as YAML that reads back as the same suite; keys with default values are omitted."""
     import yaml
 
     content: dict[str, Any] = {}
@@ -46,13 +46,13 @@ def as_yaml(suite: Suite) -> str:
 
 
 def page() -> str:
-    """Everything that a suite file may hold, as Markdown."""
+    """The reference page of suite files, as Markdown."""
     from tta_bench.datasets import kind, kinds
 
     parts = [HEAD, _table(validate.describe(Suite)), LOOPS, KINDS]
     for name in kinds().names():
         cls = kind(name)
-        place = f"Needs `{cls.layout}` below `--data-root`." if cls.layout else "Needs no data of yours."
+        place = f"Needs `{cls.layout}` below `--data-root`." if cls.layout else "Needs no `--data-root`."
         options = validate.parameters(cls, ())
         parts += [f"### {name}\n\n{place}\n", *([_table(options)] if options else [])]
     return "\n".join(parts)

@@ -20,10 +20,10 @@ from tta_bench.errors import UserError, did_you_mean
 DEFAULT = "digits-c-5"
 LOOP = "for_each"
 
-_TASKS = "What is scored, in the order of the columns; `corruptions` stands for the 15 usual ones."
+_TASKS = "What is scored, in column order; `corruptions` means the 15 standard ones."
 _METHODS = (
-    "Rows in their order: a method's name with its settings for this suite, or a label of your own with "
-    "`method: NAME` among them."
+    "Rows in order: a method's name with its settings for this suite, or your own label with `method: NAME` "
+    "among its settings."
 )
 
 
@@ -32,22 +32,22 @@ class Suite:
     """What is compared on what. Everything here can change a result, so cells hash it."""
 
     name: Annotated[Name, Meta(description="What `--suite` and tables call it.")]
-    about: Annotated[str, Meta(description="One line for people.")]
+    about: Annotated[str, Meta(description="A description in one line.")]
     data: Annotated[
         dict[str, Any], Meta(description="Where images come from: `kind`, and that kind's options (below).")
     ]
     tasks: Annotated[tuple[Name, ...], Meta(min_length=1, description=_TASKS)]
     model: Annotated[
-        Text, Meta(description="The source model, as `--model` takes it; `by-task` if the data names them.")
+        Text, Meta(description="The source model, as in `--model`; `by-task` if the data names one for each task.")
     ]
     batch_size: Annotated[Count, Meta(description="Images per batch.")]
     methods: Annotated[dict[str, dict[str, Any]], Meta(min_length=1, description=_METHODS)]
-    version: Annotated[Count, Meta(description="Raise it when results of older versions should not be compared.")] = 1
-    seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, description="Seeds of the streams' order, one run each.")] = (
+    version: Annotated[Count, Meta(description="Increase it when results must not be compared with older ones.")] = 1
+    seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, description="Seeds of the stream order, one run each.")] = (
         0,
     )
     paper: Annotated[str, Meta(description="The paper that this suite reproduces: a folder of tta_bench/papers.")] = ""
-    notes: Annotated[str, Meta(description="How settings were found; changes no result.")] = field(
+    notes: Annotated[str, Meta(description="How settings were chosen; affects no result.")] = field(
         default="", compare=False
     )
 
@@ -59,17 +59,17 @@ class Suite:
 
 @dataclass(frozen=True)
 class Library:
-    """The suites of all packages that bring some, and what is wrong with those that cannot be read."""
+    """The suites of all installed packages, and what is wrong with those that cannot be read."""
 
     claims: dict[str, dict[str, Suite]] = field(default_factory=dict)  # by name, then by package
     problems: list[str] = field(default_factory=list)
 
     def add(self, file: Path, package: str) -> None:
-        """Take a file's suites, or note what is wrong with it."""
+        """Add a file's suites, or note what is wrong with it."""
         try:
             for suite in parse(file.read_text(encoding="utf-8"), file.name):
                 if package in self.claims.get(suite.name, {}):
-                    raise UserError(f"{file.name}: '{suite.name}' is the name of another suite of this package")
+                    raise UserError(f"{file.name}: this package has another suite named '{suite.name}'")
                 self.claims.setdefault(suite.name, {})[package] = suite
         except (UserError, OSError, UnicodeDecodeError) as error:
             self.problems.append(f"suites of {package}: {error}")
@@ -86,15 +86,15 @@ class Library:
         return found
 
     def owner(self, name: str) -> str:
-        """The package that brings a suite."""
+        """The package that provides a suite."""
         return " and ".join(self.claims[name])
 
 
 @cache
 def library() -> Library:
-    """What the entry points of the group `tta_bench.suites` name: packages whose *.yaml files are suites.
+    """The *.yaml files of the packages that the entry points of the group `tta_bench.suites` name.
 
-    Nothing of a package is imported for it.
+    Imports none of these packages.
     """
     found = Library()
     for entries in plugins.claims("suite").values():
@@ -112,7 +112,7 @@ def _files(module: str) -> list[Path]:
     top, _, rest = module.partition(".")
     spec = find_spec(top)
     if spec is None or spec.submodule_search_locations is None:
-        raise UserError(f"there is no package '{module}'")
+        raise UserError(f"package '{module}' is not installed")
     folders = [Path(place, *rest.split(".")) if rest else Path(place) for place in spec.submodule_search_locations]
     files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
     if not files:
@@ -121,12 +121,12 @@ def _files(module: str) -> list[Path]:
 
 
 def names() -> list[str]:
-    """The suites that are installed, from tta-bench and from other packages."""
+    """The names of all installed suites, from tta-bench and from other packages."""
     return sorted(library().claims)
 
 
 def load(name_or_path: str) -> Suite:
-    """Load a suite by its name, or from a YAML file of one's own."""
+    """Load a suite by its name, or from your own YAML file."""
     if not name_or_path.endswith((".yaml", ".yml")):
         return library().find(name_or_path)
     path = Path(name_or_path)
@@ -136,16 +136,14 @@ def load(name_or_path: str) -> Suite:
         raise UserError(f"suite file {path} cannot be read: {error}") from error
     found = parse(text, path.name)
     if len(found) != 1:
-        raise UserError(
-            f"{path.name}: describes {len(found)} suites ({', '.join(s.name for s in found)}), expected one"
-        )
+        raise UserError(f"{path.name}: defines {len(found)} suites ({', '.join(s.name for s in found)}), expected one")
     return found[0]
 
 
 def parse(text: str, where: str) -> list[Suite]:
     """Read suites from YAML text; `where` is the file's name for error messages.
 
-    A file with `for_each: {severity: [1, 2]}` describes one suite per value, with `{severity}` filled in.
+    A file with `for_each: {severity: [1, 2]}` defines one suite per value, with `{severity}` filled in.
     """
     content = parsing.from_yaml(text, where)
     if not isinstance(content, Mapping) or LOOP not in content:
@@ -163,7 +161,7 @@ def parse(text: str, where: str) -> list[Suite]:
 
 
 def _suite(content: Any, where: str) -> Suite:
-    """One suite, after what authors may leave out or abbreviate is written out."""
+    """One suite, with abbreviations expanded."""
     if isinstance(content, Mapping):
         content = dict(content)
         if content.get("tasks") == "corruptions":
@@ -174,7 +172,7 @@ def _suite(content: Any, where: str) -> Suite:
 
 
 def _fill(node: Any, word: str, value: Any) -> Any:
-    """Put a value in place of `{word}`; a text that is nothing else becomes the value itself."""
+    """Replace `{word}` by a value; a text that is exactly `{word}` becomes the value itself."""
     if isinstance(node, str):
         slot = "{" + word + "}"
         return value if node == slot else node.replace(slot, str(value))
@@ -186,5 +184,5 @@ def _fill(node: Any, word: str, value: Any) -> Any:
 
 
 def _repeated(entries: Any) -> Any:
-    """The first entry that was there before; None if all differ."""
+    """The first duplicate; None if all entries differ."""
     return next((entry for i, entry in enumerate(entries) if entry in entries[:i]), None)

@@ -18,9 +18,9 @@ from typing import Any
 from torch import nn
 
 from tta_bench.errors import UserError
+from tta_bench.measure.process import restored
 from tta_bench.method import Method
 from tta_bench.plugins import one_line
-from tta_bench.testing.process import restored
 from tta_bench.testing.promises import PROMISES, BrokenPromise, Subject, is_built
 from tta_bench.testing.small import PIXELS, stir, stream, tiny_vit
 

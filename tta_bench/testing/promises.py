@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from tta_bench import registry, settings
 from tta_bench.errors import UserError
+from tta_bench.measure.process import process_state
 from tta_bench.method import Method, ScorePoint
-from tta_bench.testing.process import process_state
 from tta_bench.testing.small import BATCH, CLASSES, stream
 
 

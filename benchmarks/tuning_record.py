@@ -1,0 +1,52 @@
+"""Writes what `make tune` tried: one line per method and settings, best first, with the accuracy of every corruption.
+
+python -m benchmarks.tuning_record results/runs/digit-pairs-c-holdout results/tuning/digit-pairs.csv
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tta_bench
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def record(run: str) -> pd.DataFrame:
+    """Mean accuracies over the seeds that a line names; only whole streams count."""
+    cells = tta_bench.frame(run, limit=None)
+    cells = cells[cells["status"] == "done"]
+    cells["settings"] = [_spelled(settings) for settings in cells["settings"]]
+    rows = []
+    for (method, settings), tried in cells.groupby(["plugin", "settings"]):
+        by_task = tried.groupby("task")["accuracy"].mean()
+        rows.append(
+            {
+                "method": method,
+                "settings": settings,
+                "seeds": " ".join(map(str, sorted(set(tried["seed"])))),
+                "mean": by_task.mean(),
+                **by_task.to_dict(),
+                "resets": tried.groupby("seed")["resets"].sum().mean(),
+            }
+        )
+    import pandas as pd
+
+    found = pd.DataFrame(rows).sort_values(["method", "mean"], ascending=[True, False])
+    return found.round(2)
+
+
+def _spelled(settings: dict[str, object]) -> str:
+    """The settings that a grid varies; the others are the methods' own, and in the records."""
+    varied = ("lr", "redundancy_threshold", "fisher_weight", "reset_threshold")
+    return " ".join(f"{key}={settings[key]:g}" for key in varied if key in settings)
+
+
+if __name__ == "__main__":
+    run, out = sys.argv[1], Path(sys.argv[2])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    record(run).to_csv(out, index=False)
+    print(f"{out}: {len(out.read_text().splitlines()) - 1} settings tried")

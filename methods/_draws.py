@@ -1,0 +1,43 @@
+"""Random numbers of a method of its own: the cell's seed decides them, and the global generators stay as they are."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Draws:
+    """Draws that start again from the seed each time one is made.
+
+    Numbers that steer a computation come from the CPU, so they cost no wait for a GPU and are the same on every
+    device. What is as large as an image or a weight is drawn where it is used, with `on`.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def on(self, device: torch.device) -> torch.Generator:
+        """The generator of a device."""
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self._seed)
+        return self._generators[device]
+
+    @property
+    def cpu(self) -> torch.Generator:
+        return self.on(torch.device("cpu"))
+
+    def uniform(self, low: float, high: float) -> float:
+        """One number between two bounds."""
+        return float(self.uniforms(low, high, 1))
+
+    def uniforms(self, low: float, high: float, *shape: int) -> Tensor:
+        return torch.empty(shape).uniform_(low, high, generator=self.cpu)
+
+    def whole(self, below: int, *shape: int) -> Tensor:
+        """Whole numbers from 0 to `below` - 1, each as likely as the other."""
+        return torch.randint(below, shape, generator=self.cpu)
+
+    def order(self, count: int) -> list[int]:
+        """The numbers 0 to `count` - 1 in random order."""
+        return torch.randperm(count, generator=self.cpu).tolist()

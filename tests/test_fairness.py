@@ -1,0 +1,167 @@
+"""One method cannot affect another: process state is restored, and violations are noted in the record."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tta_bench
+from tests.works import CPU, requests
+from tta_bench import Method, registry
+from tta_bench.records.store import Store
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.execute import run_left
+from tta_bench.runs.listing import Watcher
+
+
+class Hostile(Method):
+    """Source with something nasty in each step."""
+
+    deed: ClassVar[Callable[[Any, Tensor], Any]]
+
+    @torch.no_grad()
+    def adapt(self, batch: Tensor) -> Tensor:
+        instead = type(self).deed(self, batch)
+        return instead if isinstance(instead, Tensor) else self.model(batch)
+
+
+@pytest.fixture
+def baseline(small_suite: Path, tmp_path: Path) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    return run(small_suite, tmp_path / "baseline", ("source",))[0]
+
+
+@pytest.fixture(autouse=True)
+def _hostile() -> Iterator[None]:
+    registry.installed().given["hostile"] = Hostile
+    yield
+    registry.installed().given.clear()
+
+
+def run(suite: Path, folder: Path, methods: tuple[str, ...]) -> tuple[dict[str, Any], list[Any]]:
+    """Source's predictions by task, and the other's records."""
+    store = Store.create(folder, "small")
+    records = run_left(requests(suite, limit=32, methods=methods), Binder(CPU), store, Watcher())
+    own = {r.cell.name: store.predictions(r).confidence for r in records.values() if r.cell.method == "source"}
+    return own, [record for record in records.values() if record.cell.method != "source"]
+
+
+def leave_a_hook(method: Method, batch: Tensor) -> None:
+    nn.modules.module.register_module_forward_hook(lambda module, args, out: torch.zeros_like(out))
+
+
+def blank(method: Method, batch: Tensor) -> None:
+    batch.zero_()
+
+
+def raise_a_bias(method: Any, batch: Tensor) -> None:
+    method.model.head.bias.add_(1)
+
+
+def raise_a_bias_in_silence(method: Any, batch: Tensor) -> None:
+    method.model.head.bias.data.add_(1)
+
+
+def start_a_thread(method: Method, batch: Tensor) -> None:
+    threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
+
+
+def lower_precision(method: Method, batch: Tensor) -> None:
+    torch.set_float32_matmul_precision("medium")
+
+
+def use_threads(method: Method, batch: Tensor) -> None:
+    torch.set_num_threads(torch.get_num_threads() + 1)
+
+
+DEEDS: dict[str, tuple[Callable[[Any, Tensor], Any], str]] = {
+    "dtype": (lambda m, b: torch.set_default_dtype(torch.float64), "changed torch's default dtype (restored)"),
+    "hook": (leave_a_hook, "changed torch's global hooks (restored)"),
+    "threads": (use_threads, "changed torch's number of threads (restored)"),
+    "seed": (lambda m, b: torch.manual_seed(7), "changed torch's random generator (restored)"),
+    "numpy": (lambda m, b: np.random.rand(), "changed numpy's random generator (restored)"),
+    "python": (lambda m, b: random.random(), "changed Python's random generator (restored)"),
+    "precision": (
+        lower_precision,
+        "changed torch's matmul precision (restored)",
+    ),
+    "mkldnn": (lambda m, b: torch.backends.mkldnn.set_flags(False), "changed torch's backend flags (restored)"),
+    "signal": (lambda m, b: signal.signal(signal.SIGINT, signal.SIG_IGN), "changed signal handlers (restored)"),
+    "folder": (lambda m, b: os.chdir("/"), "changed the working directory (restored)"),
+    "environment": (lambda m, b: os.environ.update(EVIL="1"), "changed environment variables (restored)"),
+    "batch": (blank, "changed its input batch"),
+    "weights": (raise_a_bias, "changed 1 weights outside adapted_parameters()"),
+    "data": (raise_a_bias_in_silence, "changed 1 weights outside adapted_parameters()"),
+    "thread": (start_a_thread, "left a thread running"),
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_trespass_is_recorded_and_changes_no_other_result(
+    deed: str, small_suite: Path, tmp_path: Path, baseline: dict[str, Any]
+) -> None:
+    Hostile.deed, said = DEEDS[deed]
+    source, others = run(small_suite, tmp_path / "run", ("hostile", "source"))
+    assert all(said in record.remarks for record in others), [record.remarks or record.reason for record in others]
+    for task, confidence in baseline.items():
+        assert np.array_equal(source[task], confidence), "bit for bit"
+
+
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        (lambda m, b: nn.Parameter(m.model(b)), "adapt returned a Parameter of torch.float32"),
+        (lambda m, b: m.model(b).long(), "adapt returned a Tensor of torch.int64"),
+        (lambda m, b: m.model(b).requires_grad_(), "adapt returned logits with a graph: detach them"),
+    ],
+)
+def test_odd_logits_fail_the_cell(deed: Any, said: str, small_suite: Path, tmp_path: Path) -> None:
+    Hostile.deed = deed
+    _, others = run(small_suite, tmp_path / "run", ("hostile",))
+    assert all(record.status == "failed" and said in record.reason for record in others)
+
+
+def test_a_property_cannot_hide_work(small_suite: Path, tmp_path: Path) -> None:
+    class Sly(Hostile):
+        @property
+        def resets(self) -> int:  # type: ignore[override]
+            return 0
+
+        @resets.setter
+        def resets(self, value: int) -> None: ...
+
+    registry.installed().given["sly"] = Sly
+    Hostile.deed = lambda m, b: None
+    _, others = run(small_suite, tmp_path / "run", ("sly",))
+    assert all("resets of Sly must be a plain int" in record.reason for record in others)
+
+
+def test_a_patched_clock_times_nothing(small_suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    Hostile.deed = lambda m, b: None
+    _, others = run(small_suite, tmp_path / "run", ("hostile",))
+    assert all(record.seconds["adapt"] > 0 for record in others)
+
+
+def test_honest_methods_get_no_remark(small_suite: Path, tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", "small")
+    asked = requests(small_suite, limit=32, methods=("tent", "eata", "sar", "dpal", "t3a"), tasks=("brightness",))
+    records = run_left(asked, Binder(CPU), store, Watcher())
+    assert len(records) == 5
+    assert [record.remarks for record in records.values()] == [[]] * 5
+
+
+def test_the_table_says_so(small_suite: Path, tmp_path: Path) -> None:
+    Hostile.deed = lambda m, b: torch.manual_seed(3)
+    results = tta_bench.run(["source", "hostile"], str(small_suite), limit=32, device="cpu", out=tmp_path / "run")
+    assert "WARNING hostile: changed torch's random generator (restored)." in repr(results.table())

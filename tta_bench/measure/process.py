@@ -1,0 +1,121 @@
+"""Process state that a method could change for later methods: detects changes and restores it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.modules import module as modules
+from torch.optim import optimizer as optimizers
+
+_HOOKS = {
+    name: registry
+    for home in (modules, optimizers)
+    for name, registry in vars(home).items()
+    if name.startswith("_global_") and name.endswith(("_hooks", "_hooks_always_called", "_hooks_with_kwargs"))
+}
+
+
+def _rng_state() -> bytes:
+    return torch.get_rng_state().numpy().tobytes()
+
+
+def _set_rng_state(state: bytes) -> None:
+    torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
+
+def _numpy_state() -> tuple[Any, ...]:
+    state: Any = np.random.get_state()
+    kind, keys, *rest = state
+    return (kind, keys.tobytes(), *rest)
+
+
+def _set_numpy_state(state: tuple[Any, ...]) -> None:
+    kind, keys, *rest = state
+    np.random.set_state((kind, np.frombuffer(keys, np.uint32), *rest))
+
+
+def _hooks() -> dict[str, dict[int, Any]]:
+    return {name: dict(registry) for name, registry in _HOOKS.items()}
+
+
+def _set_hooks(before: dict[str, dict[int, Any]]) -> None:
+    for name, registry in _HOOKS.items():
+        registry.clear()
+        registry.update(before[name])
+
+
+def _handlers() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def _set_handlers(before: dict[int, Any]) -> None:
+    if threading.current_thread() is threading.main_thread():  # only the main thread can set handlers
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _set_environment(before: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def _flags() -> tuple[bool, ...]:
+    backends: Any = torch.backends
+    return (
+        backends.mkldnn.enabled,
+        backends.cudnn.enabled,
+        backends.cudnn.benchmark,
+        backends.cudnn.allow_tf32,
+        backends.cuda.matmul.allow_tf32,
+    )
+
+
+def _set_flags(before: tuple[bool, ...]) -> None:
+    backends: Any = torch.backends
+    torch._C._set_mkldnn_enabled(before[0])
+    backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.allow_tf32 = before[1:4]
+    backends.cuda.matmul.allow_tf32 = before[4]
+
+
+_STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "Python's random generator": (random.getstate, random.setstate),
+    "numpy's random generator": (_numpy_state, _set_numpy_state),
+    "torch's random generator": (_rng_state, _set_rng_state),
+    "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "torch's gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "torch's deterministic mode": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "torch's matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "torch's backend flags": (_flags, _set_flags),
+    "torch's global hooks": (_hooks, _set_hooks),
+    "signal handlers": (_handlers, _set_handlers),
+    "the working directory": (os.getcwd, os.chdir),
+    "environment variables": (lambda: dict(os.environ), _set_environment),
+}
+
+
+def process_state() -> dict[str, Any]:
+    """The current process state, for comparison."""
+    return {name: get() for name, (get, _) in _STATE.items()}
+
+
+@contextmanager
+def restored() -> Iterator[list[str]]:
+    """Restore what changes in this block; the yielded list names it afterwards."""
+    before = process_state()
+    changed: list[str] = []
+    try:
+        yield changed
+    finally:
+        for name, (get, restore) in _STATE.items():
+            if get() != before[name]:
+                changed.append(name)
+                restore(before[name])

@@ -1,0 +1,108 @@
+"""Trains a deep, narrow ViT in stages: a shallow one first, then each of its blocks doubled, and so on.
+
+Twelve blocks of 64 channels learn slowly from scratch. Three of them learn in a minute, and a model whose blocks
+are doubled starts from what those know.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tta_bench.data.images import ImageSet
+from tta_bench.errors import UserError
+from tta_bench.models import checkpoint
+from tta_bench.models.train import Loss, Progress, Recipe, fit
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A depth, its share of all epochs, and its learning rate as a multiple of the recipe's."""
+
+    blocks: int
+    share: float
+    rate: float
+
+
+def fit_stacked(
+    note: checkpoint.Note,
+    stages: tuple[Stage, ...],
+    train: Callable[[int, int], ImageSet],
+    test: ImageSet,
+    recipe: Recipe,
+    out: Path,
+    *,
+    device: torch.device,
+    command: str,
+    loss: Loss,
+    fresh: bool = False,
+    progress: Progress = lambda done, total, loss: None,
+) -> float:
+    """Train stage after stage on `train(blocks, epoch)`, save the last, and return its accuracy on `test`.
+
+    An interrupted training goes on, as that of `fit` does: a finished stage is kept beside `out` until the end.
+    """
+    if recipe.epochs < len(stages):
+        raise UserError(f"--epochs {recipe.epochs}: this model is trained in {len(stages)} stages of an epoch or more")
+    epochs = [max(1, round(stage.share * recipe.epochs)) for stage in stages[:-1]]
+    epochs.append(recipe.epochs - sum(epochs))
+    model, accuracy, before = None, 0.0, 0
+    parts = [out.with_suffix(f".{stage.blocks}.safetensors") for stage in stages[:-1]]
+    for stage, count, path in zip(stages, epochs, [*parts, out], strict=True):
+        start = before
+
+        def tell(done: int, total: int, loss: float, start: int = start) -> None:
+            progress(start + done, sum(epochs), loss)
+
+        kept = None if fresh or path == out else _finished(path, command)
+        if kept is None:
+            accuracy = fit(
+                replace(note, architecture={**note.architecture, "depth": stage.blocks}),
+                partial(train, stage.blocks),
+                test,
+                replace(recipe, epochs=count, lr=stage.rate * recipe.lr),
+                path,
+                device=device,
+                command=command,
+                loss=loss,
+                model=None if model is None else doubled(model),
+                fresh=fresh,
+                progress=tell,
+            )
+            kept = None if path == out else _finished(path, command)
+        model = kept
+        before += count
+    for path in parts:
+        path.unlink(missing_ok=True)
+    return accuracy
+
+
+def doubled(network: nn.Module) -> nn.Module:
+    """A ViT with each block twice in a row, each of the two adding half of what the one added."""
+    deep: Any = copy.deepcopy(network)
+    for block in deep.blocks:
+        for layer in (block.attn.proj, block.mlp.fc2):
+            for tensor in layer.parameters():
+                tensor.data.mul_(0.5)
+    deep.blocks = nn.Sequential(*(copy.deepcopy(block) for block in deep.blocks for _ in range(2)))
+    whole: nn.Module = deep
+    return whole
+
+
+def _finished(path: Path, command: str) -> nn.Module | None:
+    """The model of a stage that this training has finished; None if it has not."""
+    if not path.exists():
+        return None
+    weights, note = checkpoint.load(path)
+    if note.made_by.get("command") != command:
+        return None
+    network = checkpoint.build(note)
+    network.load_state_dict(weights)
+    return network
