@@ -1,49 +1,49 @@
-# One word per habit. Every target makes the virtual environment first if it is missing or out of date.
+# Every target first makes the virtual environment if it is missing or out of date.
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNS := results/runs
-# Threads that spin for long bring a shared machine to a crawl; see tta_bench/cli/main.py.
+# Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
 .PHONY: demo test test-all check timing timing-baseline bench claims tune figures results wheel clean
 
-demo: $(READY)            ## compare the built-in methods on the embedded suite (4 minutes on 2 cores)
+demo: $(READY)            ## compare methods on the embedded suite (4 minutes on 2 cores)
 	$(BIN)/tta-bench run
 
-# Two processes, one thread each, and a file's tests in one of them: half the time on two cores.
+# Two processes with one thread each halve the time on two cores; tests of one file share a process.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
-test: $(READY)            ## every test that takes seconds
+test: $(READY)            ## run the fast tests
 	$(PYTEST) -m "not slow"
 
-test-all: $(READY)        ## the slow ones too: training, the wheel in a venv of its own
+test-all: $(READY)        ## run all tests: training, and the wheel in its own venv
 	$(PYTEST) -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
-check: $(READY)           ## lint, format, types, who may import whom
+check: $(READY)           ## lint, format, types, import order
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-timing: $(READY)          ## no method does more work or got slower than benchmarks/timing.json says
+timing: $(READY)          ## fail if a method does more work or got slower than in benchmarks/timing.json
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --exact-only
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --tolerance 10% --budget 110s \
-		|| { status=$$?; test $$status -eq 3 && echo "cannot tell: not a failure"; }
+		|| { status=$$?; test $$status -eq 3 && echo "inconclusive: not a failure"; }
 
-timing-baseline: $(READY) ## accept what methods cost now: commit the file with the change that explains it
+timing-baseline: $(READY) ## accept the present cost of methods: commit the file with the change that explains it
 	$(BIN)/tta-bench timing record --out benchmarks/timing.json --budget 4m
 
-bench: $(READY)           ## how long things take here and now: one table, kept under .benchmarks with machine and commit
+bench: $(READY)           ## measure speed: one table, saved in .benchmarks with machine and commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q benchmarks/test_speed.py --benchmark-autosave \
 		--benchmark-sort=name --benchmark-columns=min,median,iqr,rounds
 
-claims: $(READY)          ## what README says of cost and speed, as ratios taken side by side (20 minutes)
+claims: $(READY)          ## verify README's claims on cost and speed, as ratios measured side by side (20 minutes)
 	$(BIN)/python -m pytest -q -s benchmarks/claims
 
-tune: $(READY)            ## how the settings of the digits suites are found: on corruptions that no table scores (20 minutes)
+tune: $(READY)            ## tune the digits suites, on corruptions that no table reports (20 minutes)
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method tent --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method eata --grid lr=3e-3,1e-2,3e-2,0.1,0.3 \
 		--grid redundancy_threshold=0.05,0.4 --grid fisher_weight=1,100
@@ -52,7 +52,7 @@ tune: $(READY)            ## how the settings of the digits suites are found: on
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3 \
 		--grid reset_threshold=0.2,0.02
 
-figures: $(READY)         ## the pictures of docs/figures.md (some 6 minutes on 2 idle cores)
+figures: $(READY)         ## make the figures of docs/figures.md (about 6 minutes on 2 idle cores)
 	rm -rf $(RUNS)/figures-sweep
 	$(BIN)/tta-bench run --out $(RUNS)/digits-c-5
 	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-sweep
@@ -66,7 +66,7 @@ figures: $(READY)         ## the pictures of docs/figures.md (some 6 minutes on 
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect attention --out docs/figures/attention.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect correlation --out docs/figures/correlation.png
 
-results: $(READY)         ## results/digits-c-5: all methods, three seeds (10 minutes on 2 cores)
+results: $(READY)         ## make results/digits-c-5: three seeds (10 minutes on 2 cores)
 	$(BIN)/tta-bench run --seeds 0,1,2 --out $(RUNS)/digits-c-5-seeds
 	$(BIN)/tta-bench report $(RUNS)/digits-c-5-seeds --format md,csv,latex,html --out results/digits-c-5
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5-seeds pareto --out results/digits-c-5/figures/pareto.png
@@ -82,5 +82,5 @@ clean:
 $(READY): setup.cfg pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
-	rm -rf *.egg-info  # Python in this folder would find it before the installed metadata, however old it is
+	rm -rf *.egg-info  # in this folder Python would prefer it to the installed metadata, even if outdated
 	touch $@

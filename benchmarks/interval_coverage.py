@@ -41,7 +41,7 @@ def moods(swing: float) -> Callable[[np.random.Generator, int, float], Floats]:
     return make
 
 
-KINDS = {"fading": fading, "moods of 5 points": moods(0.05), "moods of 30 points": moods(0.3)}
+KINDS = {"AR(1)": fading, "switching ±5 points": moods(0.05), "switching ±30 points": moods(0.3)}
 
 
 def entry(streams: Floats) -> str:
@@ -52,7 +52,7 @@ def entry(streams: Floats) -> str:
 
 
 def main() -> None:
-    print("| batches | " + " | ".join(f"memory {memory:g}" for memory in MEMORIES) + " |")
+    print("| batches | " + " | ".join(f"correlation {memory:g}" for memory in MEMORIES) + " |")
     print("|---|" + "--:|" * len(MEMORIES))
     for name, make in KINDS.items():
         for batches in (60, 200, 780):

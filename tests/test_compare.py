@@ -106,6 +106,15 @@ def test_different_score_points_are_reported(tmp_path: Path) -> None:
     assert "WARNING scored at different points: source pre-update, dpal perturbed." in found.notes
 
 
+def test_a_row_is_found_without_its_settings_if_it_is_the_only_one() -> None:
+    rows = [replace(make_record("tent"), label="tent (lr=0.1)"), make_record("source")]
+    found = compare(rows)
+    assert differences.find_row(found, "tent").label == differences.find_row(found, "tent (lr=0.1)").label
+    twin = make_record("sar")
+    with pytest.raises(UserError, match="no row 'tent' in s"):
+        differences.find_row(compare([*rows, replace(twin, label="tent (lr=0.2)")]), "tent")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

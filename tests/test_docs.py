@@ -1,24 +1,59 @@
-"""The docs describe what the code does."""
+"""What the documents say is what the code does."""
 
 from __future__ import annotations
 
+import csv
 import re
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
 import tta_bench
+from tests.conftest import Cli
 from tests.folders import save
 from tests.records import make_record
+from tta_bench import registry
 from tta_bench.datasets import open_dataset
 from tta_bench.datasets.imagenet import CLEAN_FOLDERS
 from tta_bench.errors import UserError
+from tta_bench.papers import paper
 from tta_bench.records.store import Store
 from tta_bench.suites import suite
 
 ROOT = Path(__file__).parent.parent
-DATASETS = ROOT / "docs" / "datasets.md"
 README = (ROOT / "README.md").read_text()
+DATASETS, FIGURES, METHODS, NOTEBOOK, REPORT, TIMING = (
+    (ROOT / "docs" / f"{name}.md").read_text()
+    for name in ("datasets", "figures", "methods", "notebook", "report", "timing")
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_classes_left() -> Iterator[None]:
+    registry.installed().given.clear()
+    yield
+    registry.installed().given.clear()
+
+
+def blocks(text: str, language: str = "python") -> list[str]:
+    """The code blocks of a document, without the indentation of a list that they are in."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", text, re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(code) for _, code in found]
+
+
+def section(text: str, title: str) -> str:
+    start = text.index(f"## {title}")
+    return text[start : text.find("\n## ", start) % len(text)]
+
+
+def run_blocks(*code: str) -> dict[str, object]:
+    scope: dict[str, object] = {"__name__": "a notebook"}
+    for block in code:
+        exec(block, scope)
+    return scope
 
 
 def test_errors_and_docs_name_the_same_imagenet_folder(tmp_path: Path) -> None:
@@ -27,22 +62,53 @@ def test_errors_and_docs_name_the_same_imagenet_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         open_dataset(found.data, found.tasks, tmp_path).source_images()
     assert str(tmp_path / wanted) in str(caught.value)
-    text = DATASETS.read_text()
-    assert f"`{wanted}`" in text
-    assert f"make-corrupted --from {CLEAN_FOLDERS[0]} " in text
+    assert f"`{wanted}`" in DATASETS
+    assert f"make-corrupted --from {CLEAN_FOLDERS[0]} " in DATASETS
 
 
-def notebook() -> tuple[str, str]:
-    """README's example of frames, and the output it shows."""
-    section = README[README.index("## In a notebook") :]
-    code, shown = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)[:2]
-    return code, shown
+def test_the_method_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written, tried = blocks(README)
+    assert re.search(r"tta_bench\.run\(methods={.*}, suite=", tried)
+    results = run_blocks(written, tried)["results"]
+    assert isinstance(results, tta_bench.Results)
+    assert [(record.label, record.status) for record in results.records] == [("source", "done"), ("median", "done")]
+    shown = capsys.readouterr().out
+    assert "digits-c-5: accuracy (%)" in shown
+    assert re.search(r"(between median and source|[Mm]edian) .*95 % interval", " ".join(shown.split()))
+
+
+def test_the_method_of_the_guide_keeps_its_promises() -> None:
+    run_blocks(*blocks(METHODS))
+
+
+def test_the_guide_lists_every_built_in_method() -> None:
+    table = section(METHODS, "Built-in")
+    listed = {row[0]: row[1:] for row in re.findall(r"^\| `(.*)` \| (.*) \| (.*) \| (.*) \|$", table, re.MULTILINE)}
+    rows = registry.describe(registry.installed().names())
+    found = {row["name"]: (row["paper"], row["kind"], row["needs"] or "–") for row in rows}
+    assert {name: listed.get(name) for name in found} == found
+
+
+def test_the_calls_of_the_notebook_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    called, defined, _ = blocks(NOTEBOOK)
+    frame = run_blocks(called, defined)["frame"]
+    assert len(frame) == 12  # type: ignore[arg-type]
+    shown = capsys.readouterr().out
+    assert "mine-strong" in shown
+    assert "NOT REPORTABLE" in shown
 
 
 def test_the_example_of_frames_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, shown = notebook()
+    part = section(NOTEBOOK, "Read a run folder")
+    (code,), (shown,) = blocks(part), blocks(part, "text")
     store = Store.create(tmp_path / "results" / "runs" / "digits-c-5", "digits-c-5")
     for method in ("source", "eata"):
         save(store, make_record(method, suite="digits-c-5", task="contrast"))
@@ -53,28 +119,79 @@ def test_the_example_of_frames_runs(
     assert words[-9:] == ["False", "True", "source", "False", "50", "0", "True", "0", "50"]
 
 
-def test_the_example_of_frames_shows_the_numbers_of_the_tables() -> None:
-    lines = [line.split() for line in notebook()[1].splitlines()]
-    tables = [[word.strip(" *") for word in line.split("|")[1:-1]] for line in README.splitlines() if "|" in line]
-    accuracy = next(i for i, row in enumerate(tables) if "Avg." in row)
-    time = next(i for i, row in enumerate(tables) if "ms/image" in row)
-    shown = {line[0]: line[1:] for line in lines[2:8]}
-    assert len(shown) == 6
-    for row in tables[accuracy + 2 : accuracy + 8]:
-        assert float(shown[row[0]][0]) == pytest.approx(float(row[tables[accuracy].index("Avg.")]), abs=0.0501)
-    for row in tables[time + 2 : time + 8]:
-        assert shown[row[0]][2] == row[tables[time].index("ms/image")]
+def test_the_example_of_frames_shows_the_numbers_of_the_results() -> None:
+    with (ROOT / "results" / "digits-c-5" / "leaderboard.csv").open() as file:
+        scores = [row for row in csv.DictReader(file) if row["seed"] == "0"]
+    (shown,) = blocks(section(NOTEBOOK, "Read a run folder"), "text")
+    lines = [line.split() for line in shown.splitlines()]
+    methods = {line[0]: [float(word) for word in line[1:]] for line in lines[2:8]}
+    assert set(methods) == {row["method"] for row in scores}
+    for method, (accuracy, ece, forwards) in methods.items():
+        own = [row for row in scores if row["method"] == method]
+        assert accuracy == pytest.approx(100 * mean(float(row["top1"]) for row in own), abs=0.006)
+        assert ece == pytest.approx(mean(float(row["ece"]) for row in own), abs=0.0051)
+        assert forwards == pytest.approx(mean(float(row["forwards_per_image"]) for row in own), abs=0.0051)
     wrong, right = ([int(word) for word in line[1:]] for line in lines[-2:])
     images = sum(wrong) + sum(right)
-    contrast = tables[accuracy].index("cnt")
-    scores = {row[0]: float(row[contrast]) for row in tables[accuracy + 2 : accuracy + 8]}
-    assert 100 * sum(right) / images == pytest.approx(scores["source"], abs=0.0501)
-    assert 100 * (wrong[1] + right[1]) / images == pytest.approx(scores["eata"], abs=0.0501)
+    contrast = {row["method"]: float(row["top1"]) for row in scores if row["task"] == "contrast"}
+    assert sum(right) / images == pytest.approx(contrast["source"], abs=0.00006)
+    assert (wrong[1] + right[1]) / images == pytest.approx(contrast["eata"], abs=0.00006)
 
 
-def test_the_columns_of_frames_are_documented(run: Path) -> None:
-    text = (ROOT / "docs" / "report.md").read_text()
-    section = text[text.index("## As a pandas frame") :]
-    documented = re.findall(r"^\| ([a-z0-9_, ]+) \|", section, re.MULTILINE)[1:]
-    assert set(", ".join(documented).split(", ")) == set(tta_bench.frame(run).columns)
-    assert ", ".join(tta_bench.predictions(run).columns) in " ".join(section.split())
+def test_the_columns_of_frames_are_listed(run: Path) -> None:
+    listed = re.findall(r"^\| ([a-z0-9_, ]+) \|", section(NOTEBOOK, "The run frame"), re.MULTILINE)[1:]
+    assert set(", ".join(listed).split(", ")) == set(tta_bench.frame(run).columns)
+    assert ", ".join(tta_bench.predictions(run).columns) in " ".join(NOTEBOOK.split())
+
+
+def test_the_arguments_of_run_are_listed() -> None:
+    import inspect
+
+    arguments = set(inspect.signature(tta_bench.run).parameters) - {"methods", "suite", "watcher"}
+    listed = section(NOTEBOOK, "Run").partition("options of the command:")[2].partition(". ")[0]
+    assert set(re.findall(r"`(\w+)`", listed)) == arguments
+
+
+def test_shell_commands_have_options_that_exist(cli: Cli) -> None:
+    """Options, commands and suites of every example; none is run."""
+    from tta_bench.cli.main import parser
+
+    seen = 0
+    for text in (README, DATASETS, FIGURES, METHODS, REPORT, TIMING):
+        joined = text.replace("\\\n", " ")
+        for line in re.findall(r"^ *(tta-bench [^#\n>]*)", "\n".join([*blocks(joined, "sh"), joined]), re.MULTILINE):
+            words = line.split()[1:]
+            if "DIR" in words or "…" in line:  # a synopsis
+                continue
+            seen += 1
+            known = parser().parse_args(words)
+            name = getattr(known, "suite", None)
+            assert name is None or name.endswith(".yaml") or name in suite.names(), line
+    assert seen > 20
+
+
+def test_the_links_lead_somewhere() -> None:
+    for file in [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "results").rglob("*.md"),
+    ]:
+        text = file.read_text()
+        for target in re.findall(r"\]\((?!https?:)([^)]*)\)", text):
+            path, _, anchor = target.partition("#")
+            there = (file.parent / path) if path else file
+            assert there.exists(), f"{file.name}: {target}"
+            if anchor:
+                titles = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
+                slugs = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+                assert anchor in slugs, f"{file.name}: {target}"
+
+
+def test_the_files_of_a_paper_are_listed() -> None:
+    part = section(REPORT, "Published beside measured")
+    assert all(f"tta_bench/papers/{name}/" in part for name in paper.names())
+    for file in ("accuracy.csv", "minutes.csv"):
+        head = (paper.HOME / "dpal" / file).read_text().splitlines()[0]
+        assert f"| `{file}` | `{head}`" in part
+    assert all(f"`{provenance}`" in part for provenance in paper.PROVENANCES)

@@ -57,15 +57,18 @@ class Difference:
 
 
 def find_row(comparison: Comparison, label: str) -> Row:
+    """The row with this label; `tent` also means `tent (lr=0.1)` if there is no other tent."""
     rows = {row.label: row for row in comparison.rows}
-    if label not in rows:
+    alike = [name for name in rows if label in (name, name.partition(" (")[0])]
+    if label not in rows and len(alike) != 1:
         raise UserError(f"no row '{label}' in {comparison.suite}{did_you_mean(label, rows)}")
-    return rows[label]
+    return rows[label if label in rows else alike[0]]
 
 
 def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference:
     """Compare two rows on the samples that both have predicted."""
     first, second = find_row(comparison, a), find_row(comparison, b)
+    a, b = first.label, second.label
     if a == b:
         raise UserError(f"--a and --b are both '{a}': name two rows")
     found = [(one, other, _stream(one, other, runs)) for one, other in pairs(first, second)]
