@@ -51,4 +51,5 @@ def legend(tasks: Sequence[str]) -> list[str]:
 
 def clean(text: str) -> str:
     """A name in one line without control characters: a plug-in's name must not move the cursor."""
-    return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(char if char.isprintable() else "�" for char in line)

@@ -12,6 +12,7 @@ and the variance that goes with it is put back.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +100,13 @@ def levelled(batches: Floats) -> Floats:
 
 
 def _without_curve(batches: Floats, degree: int) -> Floats:
-    place = np.linspace(-1, 1, len(batches))
-    basis, _ = np.linalg.qr(np.vander(place, degree + 1))
+    basis = _basis(len(batches), degree)
     rest: Floats = batches - basis @ (basis.T @ batches)
     return rest
+
+
+@cache
+def _basis(batches: int, degree: int) -> Floats:
+    """Orthonormal polynomials up to a degree, at evenly spaced places; the same for all streams of a length."""
+    basis: Floats = np.linalg.qr(np.vander(np.linspace(-1, 1, batches), degree + 1))[0]
+    return basis

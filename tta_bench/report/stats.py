@@ -10,9 +10,10 @@ variance that streams share through images is added, as in two-way clustering (C
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,12 +57,8 @@ class Blocks:
         d = stream.difference
         self.stream, self.samples = stream, len(d)
         self.mean = float(d.mean(dtype=np.float64))
-        starts = np.arange(0, len(d), stream.batch_size)
-        sizes = np.diff(starts, append=len(d))
+        starts, sizes = _cuts(len(d), stream.batch_size)
         self.batches: Floats = np.add.reduceat(d, starts, dtype=np.float64) - self.mean * sizes
-        length = block_length(len(self.batches))
-        self.count = len(self.batches) / length
-        self.sums = block_sums(levelled(self.batches), length)
         self.variance, self.freedom = self._spread()
 
     def _spread(self) -> Spread:
@@ -74,15 +71,27 @@ class Blocks:
             found = spread_of_sum(self.batches)
         return Spread(max(1.0, found.variance) / self.samples**2, found.freedom)
 
+    @cached_property
+    def _sums(self) -> Floats:
+        return block_sums(levelled(self.batches), block_length(len(self.batches)))
+
     def draw(self, replicates: int) -> Floats:
         """By how much the mean difference moves when blocks are drawn again; always the same draws."""
-        blocks = max(1, round(self.count))
+        length, sums = block_length(len(self.batches)), self._sums
+        blocks = max(1, round(len(self.batches) / length))
         rng = np.random.Generator(np.random.PCG64(seed_of("bootstrap", self.stream.task, self.stream.seed)))
-        spread = float(np.std(self.sums)) * math.sqrt(blocks)
-        if spread == 0:  # nothing else to be drawn, as with a single batch
+        spread = float(np.std(sums)) * math.sqrt(blocks)
+        if spread == 0:  # nothing else can be drawn, as with a single batch
             return rng.standard_normal(replicates) * math.sqrt(self.variance)
-        chosen: Floats = self.sums[rng.integers(len(self.sums), size=(replicates, blocks))].sum(1)
+        chosen: Floats = sums[rng.integers(len(sums), size=(replicates, blocks))].sum(1)
         return chosen * (math.sqrt(self.variance) / spread)
+
+
+@cache
+def _cuts(samples: int, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where batches start, and how large they are."""
+    starts = np.arange(0, samples, batch_size)
+    return starts, np.diff(starts, append=samples)
 
 
 def estimate(streams: Sequence[Blocks], replicates: int = REPLICATES) -> Estimate:
@@ -107,8 +116,8 @@ def estimate(streams: Sequence[Blocks], replicates: int = REPLICATES) -> Estimat
 
 
 def _weights(streams: Sequence[Blocks]) -> list[float]:
-    tasks = [blocks.stream.task for blocks in streams]
-    return [1 / (tasks.count(task) * len(set(tasks))) for task in tasks]
+    counts = Counter(blocks.stream.task for blocks in streams)
+    return [1 / (counts[blocks.stream.task] * len(counts)) for blocks in streams]
 
 
 def _shared(streams: Sequence[Blocks], weights: Sequence[float]) -> float:
