@@ -21,10 +21,11 @@ from torchvision.transforms.v2 import functional as V
 
 from ._crops import random_resized_crops
 from ._draws import Draws
+from ._head import full_precision
 
 CHAINS, LONGEST = 3, 3
 AUTOCONTRAST, EQUALIZE, SOLARIZE, POSTERIZE, ROTATE, SHEAR_X, SHEAR_Y, SHIFT_X, SHIFT_Y = OPERATIONS = range(9)
-AFFINE = (ROTATE, SHEAR_X, SHEAR_Y, SHIFT_X, SHIFT_Y)
+AFFINE = (ROTATE, SHEAR_X, SHEAR_Y, SHIFT_X, SHIFT_Y)  # kinds of moves
 FILL = (128.0, 0.0, 0.0)
 PIECE = 32  # views at a time: more no longer fit into the caches of a CPU
 
@@ -78,12 +79,10 @@ class AugMix:
             copies[chosen.to(device)] = torch.where(images < limit, images, 255 - images)
         if len(chosen := (kinds == POSTERIZE).nonzero()[:, 0].to(device)):
             copies[chosen] = copies[chosen] & 0b11110000
-        if len(chosen := (kinds >= ROTATE).nonzero()[:, 0]):
-            height, width = copies.shape[-2:]
-            matrices = affine_matrices(kinds[chosen], levels[chosen], signs[chosen], height, width)
-            moves = (matrices != torch.eye(2, 3)).flatten(1).any(1)  # the weakest turns and shifts are none
-            moved = chosen[moves].to(device)
-            copies[moved] = affine(copies[moved], matrices[moves].to(device))
+        matrices = affine_matrices(kinds, levels, signs, *copies.shape[-2:])
+        moves = (matrices != torch.eye(2, 3)).flatten(1).any(1)  # the weakest turns and shifts are none
+        if len(chosen := moves.nonzero()[:, 0].to(device)):
+            copies[chosen] = affine(copies[chosen], matrices[moves].to(device))
 
 
 def affine_matrices(kinds: Tensor, levels: Tensor, signs: Tensor, height: int, width: int) -> Tensor:
@@ -97,9 +96,9 @@ def affine_matrices(kinds: Tensor, levels: Tensor, signs: Tensor, height: int, w
     turn = torch.where(kinds == ROTATE, (levels * 3).trunc() * signs, 0.0) * (math.pi / 180)
     middle = torch.tensor([width / 2, height / 2])
     rotation = torch.stack([turn.cos(), -turn.sin(), turn.sin(), turn.cos()], dim=1).view(-1, 2, 2)
-    turned = kinds == ROTATE
+    turned = turn != 0
     matrices[turned, :, :2] = rotation[turned]
-    matrices[turned, :, 2] = middle - rotation[turned] @ middle
+    matrices[turned, :, 2] = middle - (rotation[turned] * middle).sum(2)
     return matrices
 
 
@@ -110,7 +109,8 @@ def affine(images: Tensor, matrices: Tensor) -> Tensor:
     size = torch.tensor([width, height, 1.0], device=images.device)
     theta = matrices * (size / size[:2, None])
     theta[:, :, 2] = theta[:, :, 2] * 2 + theta[:, :, :2].sum(2) - 1
-    grid = F.affine_grid(theta, [*images.shape], align_corners=False)
+    with full_precision(images):
+        grid = F.affine_grid(theta, [*images.shape], align_corners=False)
     outside = ((grid < -1) | (grid >= 1)).any(3)
     moved = F.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
     moved += 1e-2  # the conversion cuts off, as Pillow's does, and rounding errors must not cost a level

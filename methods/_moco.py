@@ -15,6 +15,7 @@ from torch import Tensor
 from ._colour import brightness, contrast, grey, hue, saturation
 from ._crops import mirrored, mirrored_crops, random_resized_crops
 from ._draws import Draws
+from ._head import full_precision
 
 CHANGES = ((brightness, 0.6, 1.4), (contrast, 0.6, 1.4), (saturation, 0.6, 1.4), (hue, -0.1, 0.1))
 JITTER, GREYED, BLURRED = 0.8, 0.2, 0.5  # probabilities
@@ -76,7 +77,7 @@ def blurred(images: Tensor, sigmas: Tensor) -> Tensor:
     """Each image smoothed by its own Gaussian, as Pillow makes it; beyond the edge its pixels go on."""
     count, channels, height, width = images.shape
     planes = images.reshape(1, -1, height, width)
-    with torch.autocast(images.device.type, enabled=False):
+    with full_precision(images):
         weights = gaussians(sigmas).repeat_interleave(channels, 0)
         planes = F.pad(planes, [RADIUS] * 4, mode="replicate")
         planes = F.conv2d(planes, weights[:, None, None, :], groups=len(weights))

@@ -15,6 +15,7 @@ import torchvision.transforms.functional as V
 from PIL import Image, ImageFilter, ImageOps
 from torch import Tensor
 from tta_bench_methods import _augmix, _crops, _moco
+from tta_bench_methods._augment import ColourAndAffine
 from tta_bench_methods._augmix import AugMix
 from tta_bench_methods._draws import Draws
 from tta_bench_methods._moco import MocoViews
@@ -208,6 +209,16 @@ def test_a_seed_decides_the_views(kind: str) -> None:
     assert not torch.equal(first, draw(image, Draws(1)))
     assert torch.equal(image, copy)
     assert 0 <= float(first.min()) <= float(first.max()) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "cotta"])
+def test_views_are_drawn_in_full_precision_under_autocast(kind: str) -> None:
+    """Places of pixels in bf16 would be off by a pixel, so nothing here may multiply matrices in it."""
+    image = pictures(1, size=40)
+    _, draw = KINDS.get(kind, (None, lambda x, draws: ColourAndAffine(draws, blur=True)(x)))
+    plain = draw(image, Draws(0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(draw(image, Draws(0)), plain)
 
 
 def test_views_of_several_images_keep_their_places() -> None:
