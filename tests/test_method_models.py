@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import timm
 import torch
-from timm.layers import GroupNorm
-from timm.models.resnet import BasicBlock, ResNet
 from torch import nn
 
 from tests.small import small_vit, stir, stream
@@ -18,18 +16,10 @@ from tta_bench import Method, build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter
 from tta_bench.testing import check_method
+from tta_bench.testing import tiny_resnet as small_resnet
 
 NORM_METHODS = ["tent", "eta", "eata", "sar"]
-NORM_LAYERS: dict[str, Any] = {"batch": nn.BatchNorm2d, "group": partial(GroupNorm, num_groups=4)}
-
-
-def small_resnet(norm: str = "batch") -> ResNet:
-    """At 32 px its last stage is a single pixel: the hardest case for statistics of one image."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = ResNet(BasicBlock, [1, 1, 1, 1], num_classes=10, channels=(8, 8, 16, 16), norm_layer=NORM_LAYERS[norm])
-        stir(model)
-    return model.eval()
+NORM_LAYERS = ("batch", "group")
 
 
 def tiny(name: str, **changes: Any) -> nn.Module:

@@ -32,7 +32,7 @@ class Good(Method):
         self.offset = torch.zeros(num_classes)
         self.forget()
 
-    def prepare(self, source_batches: Any) -> None:
+    def prepare(self, source_batches: Any, labels: Any = None) -> None:
         with torch.no_grad():
             self.offset = torch.cat([self.model(batch) for batch in source_batches]).mean(0)
 
@@ -52,6 +52,10 @@ class Good(Method):
         with torch.no_grad():
             weight -= self.lr * self.momentum
         return logits.detach()
+
+
+class Unheard(Good):
+    score_point = "whenever"  # type: ignore[assignment]
 
 
 class NeedsASetting(Good):
@@ -143,10 +147,18 @@ class TakesAnyState(Good):
 
 
 class PreparesWeights(Good):
-    def prepare(self, source_batches: Any) -> None:
+    def prepare(self, source_batches: Any, labels: Any = None) -> None:
         super().prepare(source_batches)
         with torch.no_grad():
             self.model.norm.weight += 0.1  # type: ignore[union-attr,operator]
+
+
+class HandsOverNothing(Good):
+    def prepared_state(self) -> dict[str, Tensor]:
+        return {"offset": self.offset}
+
+    def load_prepared_state(self, state: Any) -> None:
+        pass
 
 
 class SharesMomentum(Good):
@@ -210,6 +222,9 @@ class ShowsNothing(Good):
     def features(self, batch: Tensor) -> dict[str, Tensor]:
         return {}
 
+    def predict(self, batch: Tensor) -> Tensor:
+        return self.model(batch)  # type: ignore[no-any-return]
+
 
 class DividesBySpread(Good):
     def adapt(self, batch: Tensor) -> Tensor:
@@ -218,6 +233,7 @@ class DividesBySpread(Good):
 
 BROKEN: dict[type[Method], tuple[str, str]] = {
     NeedsASetting: ("it can be built", "needs the setting 'power'"),
+    Unheard: ("it can be built", "score_point is 'whenever', expected one of pre-update, perturbed, post-update"),
     OddSetting: ("settings are plain data", "the default of 'loss' is ReLU(), which a record cannot hold as JSON"),
     Raises: ("logits are finite, detached and [B, classes]", "raised KeyError: 'blocks.13'"),
     GivesClasses: ("logits are finite, detached and [B, classes]", "adapt returned the shape (8,), expected (8, 10)"),
@@ -233,14 +249,15 @@ BROKEN: dict[type[Method], tuple[str, str]] = {
     AdaptsACopy: ("adapted tensors have the model's names", "'norm.weight' in adapted_parameters() is another tensor"),
     TakesAnyState: ("adapted state can be loaded", "took a tensor 'nonsense'"),
     PreparesWeights: ("prepare adapts nothing", "prepare() changed 'norm.weight'"),
+    HandsOverNothing: ("prepared state can be handed over", "logits differ after load_prepared_state() (batch 1"),
     SharesMomentum: ("equal instances give equal logits", "a second instance, built alike, gives other logits (batch "),
     Remembers: ("reset replays a stream bit for bit", "a replay after reset() differs"),
     StaysAdapted: ("reset replays a stream bit for bit", "'norm.weight' is not back at its start"),
     ReusesItsAnswer: ("reset replays a stream bit for bit", "earlier logits were changed by a later adapt"),
     CountsResets: ("reset replays a stream bit for bit", "resets is 4 after reset()"),
     NeedsGradients: ("adapt switches gradients on itself", "raised RuntimeError: element 0 of tensors"),
-    LooksAndLearns: ("features changes nothing", "features() changes what a later adapt does (batch 3 differs by"),
-    ShowsNothing: ("features changes nothing", "features() has no 'logits' of shape (8, 10)"),
+    LooksAndLearns: ("features and predict change nothing", "changes what a later adapt does (batch 3 differs by"),
+    ShowsNothing: ("features and predict change nothing", "features()['logits'] is no tensor of shape (8, 10)"),
     DividesBySpread: ("equal images keep everything finite", "NaN or infinite logits for 8 equal images of value 0.0"),
 }
 
@@ -271,7 +288,7 @@ def test_every_promise_can_be_broken() -> None:
 def test_all_promises_are_listed_unless_nothing_can_be_built() -> None:
     listed = dict(check_promises(ShowsNothing, model=shallow))
     assert list(listed) == list(PROMISES)
-    assert [promise for promise, complaint in listed.items() if complaint] == ["features changes nothing"]
+    assert [promise for promise, complaint in listed.items() if complaint] == ["features and predict change nothing"]
     assert list(dict(check_promises(NeedsASetting, model=shallow))) == ["it can be built"]
 
 
@@ -287,8 +304,8 @@ def test_the_command_line_shows_kept_and_broken_promises(
     monkeypatch.setattr(Registry, "load", lambda self, name: ShowsNothing if name == "tent" else real(self, name))
     status, shown, _ = cli("check", "--contract", "--suite", small_suite, "--set", "tent.lr=0.01")
     assert status == 2
-    assert "ok    source: passes all 14 contract tests" in shown
-    assert "ERROR tent (lr=0.01): features changes nothing: features() has no 'logits'" in shown
+    assert "ok    source: passes all 15 contract tests" in shown
+    assert "ERROR tent (lr=0.01): features and predict change nothing: features()['logits'] is no tensor" in shown
     assert "1 of 2 methods fail a contract test." in shown
     status, shown, _ = cli("check", "--contract", "--methods", "source")
     assert (status, "All methods pass the contract tests." in shown) == (0, True)

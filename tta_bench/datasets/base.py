@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
 from tta_bench.data.images import ImageSet
-from tta_bench.datasets.opening import OnOpened
+from tta_bench.data.seeding import permutation
+from tta_bench.datasets.opening import OnOpened, refuse_bad
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 
@@ -47,19 +50,25 @@ class Dataset(ABC):
     def open(self, task: str) -> ImageSet:
         """The images of a task; unreadable or incomplete data raises UserError."""
 
-    @abstractmethod
     def inspect(self, task: str, *, sample: int | None = SAMPLE, on_opened: OnOpened | None = None) -> str:
         """Check a task and decode a sample of it; returns a summary, or raises UserError.
 
         Without a sample it decodes all images, reports progress to `on_opened`, and the error names all bad images.
         """
+        images = self.open(task)
+        if sample is None:
+            refuse_bad(images, on_opened)
+        opened = permutation(len(images.ids), "inspect", task)[:sample]
+        for position in opened if sample is not None else ():
+            images.read(np.array([position]))
+        return f"{len(np.unique(images.labels))} classes, {len(images.ids):,} images, {len(opened):,} opened"
 
-    @abstractmethod
     def source_images(self, task: str | None = None) -> ImageSet:
         """Clean source images for `Method.prepare`, labelled like a stream.
 
         The task matters only if tasks differ in their source. Missing images raise UserError.
         """
+        raise UserError("this kind of data has no clean source images, which the method needs before it adapts")
 
     def places(self, task: str) -> Sequence[Path] | None:
         """Files and folders that change with the task's images; empty for images that are not in files.

@@ -17,7 +17,7 @@ from tta_bench.data.seeding import permutation
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import Classes, is_folder, list_classes
-from tta_bench.datasets.opening import OnOpened, refuse_bad
+from tta_bench.datasets.opening import OnOpened
 from tta_bench.datasets.transform import Transform, photograph
 from tta_bench.errors import UserError
 
@@ -54,15 +54,8 @@ class OnDisk(Dataset):
         return changed
 
     def inspect(self, task: str, *, sample: int | None = SAMPLE, on_opened: OnOpened | None = None) -> str:
-        images = self.open(task)
-        opened = len(images.ids) if sample is None else min(sample, len(images.ids))
-        if sample is None:
-            refuse_bad(images, on_opened)
-        else:
-            for position in permutation(len(images.ids), "inspect", task)[:sample]:
-                images.read(np.array([position]))
-        partial = " (allow_partial: not compared with what is published)" if self.allow_partial else ""
-        return f"{len(np.unique(images.labels))} classes, {len(images.ids):,} images, {opened:,} opened{partial}"
+        found = super().inspect(task, sample=sample, on_opened=on_opened)
+        return found + (" (allow_partial: not compared with what is published)" if self.allow_partial else "")
 
     def listed(self, folder: Path) -> Classes:
         """The images of each class folder; listed once and shared by all sizes and severities."""

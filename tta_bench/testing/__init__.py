@@ -22,9 +22,9 @@ from tta_bench.measure.process import restored
 from tta_bench.method import Method
 from tta_bench.plugins import one_line
 from tta_bench.testing.promises import PROMISES, BrokenPromise, Subject, is_built
-from tta_bench.testing.small import PIXELS, stir, stream, tiny_vit
+from tta_bench.testing.small import PIXELS, stir, stream, tiny_resnet, tiny_vit
 
-__all__ = ["PROMISES", "BrokenPromise", "check_method", "check_promises", "stir", "stream", "tiny_vit"]
+__all__ = ["PROMISES", "BrokenPromise", "check_method", "check_promises", "stir", "stream", "tiny_resnet", "tiny_vit"]
 
 
 def check_method(
@@ -33,6 +33,7 @@ def check_method(
     """Raise BrokenPromise at the first promise that a method breaks, with these settings.
 
     `model` makes the network to adapt, for images of `pixels` and with 10 classes; every call must give an equal one.
+    Without it, that is a ViT, or a ResNet with BatchNorm for a method that refuses ViTs.
     """
     for promise, complaint in check_promises(method, model=model, pixels=pixels, **given):
         if complaint is not None:
@@ -43,7 +44,7 @@ def check_promises(
     method: str | type[Method], *, model: Callable[[], nn.Module] | None = None, pixels: int = PIXELS, **given: Any
 ) -> Iterator[tuple[str, str | None]]:
     """Each promise, with what is wrong if it is broken; one that cannot be tried stops the others."""
-    subject = Subject(method, given, model or tiny_vit, pixels)
+    subject = Subject(method, given, model, pixels) if model else _on_own_model(method, given)
     for promise, holds in PROMISES.items():
         try:
             with restored():
@@ -58,3 +59,16 @@ def check_promises(
         yield promise, complaint
         if complaint is not None and holds is is_built:
             return
+
+
+def _on_own_model(method: str | type[Method], given: dict[str, Any]) -> Subject:
+    """The ViT, unless only the ResNet is taken."""
+    vit, resnet = Subject(method, given, tiny_vit, PIXELS), Subject(method, given, tiny_resnet, 2 * PIXELS)
+    for subject in (vit, resnet):
+        try:
+            with restored():
+                subject.build_unprepared()
+        except Exception:  # what is wrong is said when the promises are checked
+            continue
+        return subject
+    return vit

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tta_bench import registry, settings
 from tta_bench.errors import UserError
 from tta_bench.measure.process import process_state
-from tta_bench.method import Method, ScorePoint
+from tta_bench.method import Kind, Method, ScorePoint
 from tta_bench.testing.small import BATCH, CLASSES, stream
 
 
@@ -37,11 +37,20 @@ class Subject:
 
     def build(self, model: nn.Module | None = None) -> Method:
         """The method as a run has it: built, with its snapshot, and prepared."""
-        model = self.model() if model is None else model
-        method = registry.build_method(self.method, model, num_classes=CLASSES, batch_size=BATCH, params=self.settings)
-        if method.needs_source:
-            method.prepare(stream(count=2, seed=7, pixels=self.pixels))
+        method = self.build_unprepared(model)
+        self.prepare(method)
         return method
+
+    def build_unprepared(self, model: nn.Module | None = None) -> Method:
+        model = self.model() if model is None else model
+        return registry.build_method(self.method, model, num_classes=CLASSES, batch_size=BATCH, params=self.settings)
+
+    def prepare(self, method: Method) -> None:
+        source = stream(count=2, seed=7, pixels=self.pixels)
+        if method.needs_source and method.uses_labels:
+            method.prepare(source, [torch.arange(len(batch)) % CLASSES for batch in source])
+        elif method.needs_source:
+            method.prepare(source)
 
     def batches(self, count: int = 4, last: int | None = 3) -> list[Tensor]:
         return stream(count=count, last=last, pixels=self.pixels)
@@ -56,7 +65,9 @@ class Subject:
 
 def is_built(subject: Subject) -> None:
     subject.build()
-    _require(subject.cls.score_point in get_args(ScorePoint), f"score_point is {subject.cls.score_point!r}")
+    for name, known in (("score_point", get_args(ScorePoint)), ("kind", get_args(Kind))):
+        found = getattr(subject.cls, name)
+        _require(found in known, f"{name} is {found!r}, expected one of {', '.join(known)}")
 
 
 def _settings_are_plain(subject: Subject) -> None:
@@ -136,15 +147,23 @@ def _state_loads(subject: Subject) -> None:
 
 
 def _prepare_adapts_nothing(subject: Subject) -> None:
-    if not subject.cls.needs_source:
-        return
-    method = registry.build_method(
-        subject.method, subject.model(), num_classes=CLASSES, batch_size=BATCH, params=subject.settings
-    )
+    method = subject.build_unprepared()
     start = method.adapted_state()
-    method.prepare(stream(count=2, seed=7, pixels=subject.pixels))
+    subject.prepare(method)
     for key, value in method.adapted_state().items():
         _require(torch.equal(value, start[key]), f"prepare() changed '{key}'")
+
+
+def _prepared_state_is_all(subject: Subject) -> None:
+    """A run learns from source images once, and hands over what it learned to all cells."""
+    state = subject.build().prepared_state()
+    method = subject.build_unprepared()
+    if state:
+        method.load_prepared_state({name: tensor.clone() for name, tensor in state.items()})
+    else:
+        subject.prepare(method)
+    for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
+        _same(method.adapt(batch), expected, number, "logits differ after load_prepared_state()")
 
 
 def _repeats_itself(subject: Subject) -> None:
@@ -187,12 +206,13 @@ def _works_without_gradients(subject: Subject) -> None:
 def _features_change_nothing(subject: Subject) -> None:
     method = subject.build()
     for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
-        _same(method.adapt(batch), expected, number, "features() changes what a later adapt does")
+        _same(method.adapt(batch), expected, number, "features() or predict() changes what a later adapt does")
         with torch.no_grad():
-            features = method.features(batch)
-        logits = features.get("logits")
-        right = isinstance(logits, Tensor) and logits.shape == expected.shape
-        _require(right, f"features() has no 'logits' of shape {tuple(expected.shape)}")
+            looked: list[tuple[str, Any]] = [("features()['logits']", method.features(batch).get("logits"))]
+        looked.append(("predict()", method.predict(batch)))
+        for what, logits in looked:
+            right = isinstance(logits, Tensor) and logits.shape == expected.shape
+            _require(right, f"{what} is no tensor of shape {tuple(expected.shape)}")
 
 
 def _stays_finite(subject: Subject) -> None:
@@ -216,9 +236,10 @@ PROMISES: dict[str, Callable[[Subject], None]] = {
     "adapted state can be loaded": _state_loads,
     "prepare adapts nothing": _prepare_adapts_nothing,
     "equal instances give equal logits": _repeats_itself,
+    "prepared state can be handed over": _prepared_state_is_all,
     "reset replays a stream bit for bit": _resets,
     "adapt switches gradients on itself": _works_without_gradients,
-    "features changes nothing": _features_change_nothing,
+    "features and predict change nothing": _features_change_nothing,
     "equal images keep everything finite": _stays_finite,
 }
 """What is checked, in order: by name, so that a report can list what holds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,6 +26,20 @@ def tiny_vit(seed: int = 3, num_classes: int = CLASSES, **changes: object) -> An
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = VisionTransformer(**{**config, "num_classes": num_classes, **changes})
+        stir(model)
+    return model.eval()
+
+
+def tiny_resnet(norm: str = "batch") -> Any:
+    """A ResNet whose last stage is one pixel small at 32 px: the hardest case for statistics of a single image."""
+    from timm.layers.norm import GroupNorm
+    from timm.models import resnet
+
+    block: Any = resnet.BasicBlock
+    layer: Any = {"batch": nn.BatchNorm2d, "group": partial(GroupNorm, num_groups=4)}[norm]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = resnet.ResNet(block, (1, 1, 1, 1), num_classes=CLASSES, channels=(8, 8, 16, 16), norm_layer=layer)
         stir(model)
     return model.eval()
 

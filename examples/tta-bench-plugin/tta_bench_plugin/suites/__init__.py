@@ -1,0 +1,1 @@
+"""The *.yaml files in this folder are suites."""
