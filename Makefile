@@ -7,7 +7,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing timing-baseline bench claims tune figures results wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims tune tune-digits figures results wheel clean
 
 demo: $(READY)            ## compare methods on the embedded suite (4 minutes on 2 cores)
 	$(BIN)/tta-bench run
@@ -43,7 +43,33 @@ bench: $(READY)           ## measure speed: one table, saved in .benchmarks with
 claims: $(READY)          ## verify README's claims on cost and speed, as ratios measured side by side (20 minutes)
 	$(BIN)/python -m pytest -q -s benchmarks/claims
 
-tune: $(READY)            ## tune the digits suites, on corruptions that no table reports (20 minutes)
+# One seed for a coarse grid, three around its best value. A finished cell is not run again.
+TUNE := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite digit-pairs-c-holdout --out $(RUNS)/digit-pairs-c-holdout
+
+tune: $(READY)            ## tune the digit-pairs suites, on corruptions and drawings that no table reports (40 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digit-pairs-c-holdout --methods source --seeds 0,1,2 \
+		--out $(RUNS)/digit-pairs-c-holdout
+	$(TUNE) --method tent --grid lr=0.01,0.03,0.1,0.3,1
+	$(TUNE) --method eata --grid lr=0.01,0.03,0.1,0.3 --grid redundancy_threshold=0.4 --grid fisher_weight=1
+	$(TUNE) --method eata --grid lr=0.03 --grid redundancy_threshold=0.05,0.2,0.6 --grid fisher_weight=1
+	$(TUNE) --method eata --grid lr=0.03 --grid redundancy_threshold=0.4 --grid fisher_weight=0.1,10,100,1000,10000
+	$(TUNE) --method sar --grid lr=0.03,0.1,0.3,1 --grid reset_threshold=0.2
+	$(TUNE) --method sar --grid lr=0.1,0.3 --grid reset_threshold=0.02,0.05
+	$(TUNE) --method sar --grid lr=0.1 --grid reset_threshold=0.1
+	$(TUNE) --method dpal --grid lr=0.01,0.03,0.1,0.3 --grid reset_threshold=0.2
+	$(TUNE) --method dpal --grid lr=0.03,0.1 --grid reset_threshold=0.02,0.05
+	$(TUNE) --method dpal-official --grid lr=0.01,0.03,0.1,0.3 --grid reset_threshold=0.2
+	$(TUNE) --method dpal-official --grid lr=0.03,0.1 --grid reset_threshold=0.02,0.05
+	$(TUNE) --seeds 0,1,2 --method tent --grid lr=0.03,0.1,0.3
+	$(TUNE) --seeds 0,1,2 --method eata --grid lr=0.01,0.03,0.1 --grid redundancy_threshold=0.4 --grid fisher_weight=1
+	$(TUNE) --seeds 0,1,2 --method eata --grid lr=0.03 --grid redundancy_threshold=0.2,0.6 --grid fisher_weight=1
+	$(TUNE) --seeds 0,1,2 --method eata --grid lr=0.03 --grid redundancy_threshold=0.2 --grid fisher_weight=100,1000,10000
+	$(TUNE) --seeds 0,1,2 --method sar --grid lr=0.03,0.1,0.3 --grid reset_threshold=0.05
+	$(TUNE) --seeds 0,1,2 --method dpal --grid lr=0.03,0.1,0.3 --grid reset_threshold=0.05
+	$(TUNE) --seeds 0,1,2 --method dpal-official --grid lr=0.03,0.1,0.3 --grid reset_threshold=0.05
+	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/digit-pairs-c-holdout results/tuning/digit-pairs.csv
+
+tune-digits: $(READY)     ## tune the digits suites, on corruptions that no table reports (20 minutes)
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method tent --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method eata --grid lr=3e-3,1e-2,3e-2,0.1,0.3 \
 		--grid redundancy_threshold=0.05,0.4 --grid fisher_weight=1,100
