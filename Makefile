@@ -54,7 +54,7 @@ tune: $(READY)            ## tune the digits suites, on corruptions that no tabl
 
 figures: $(READY)         ## make the figures of docs/figures.md (about 6 minutes on 2 idle cores)
 	rm -rf $(RUNS)/figures-sweep
-	$(BIN)/tta-bench run --out $(RUNS)/digits-c-5
+	$(BIN)/tta-bench run --suite digits-c-5
 	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-sweep
 	$(BIN)/tta-bench inspect --method dpal --tasks gaussian_noise,snow,fog,contrast --batches 6 --images 1 \
 		--out $(RUNS)/figures-inspect
@@ -67,7 +67,7 @@ figures: $(READY)         ## make the figures of docs/figures.md (about 6 minute
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect correlation --out docs/figures/correlation.png
 
 results: $(READY)         ## make results/digits-c-5: three seeds (10 minutes on 2 cores)
-	$(BIN)/tta-bench run --seeds 0,1,2 --out $(RUNS)/digits-c-5-seeds
+	$(BIN)/tta-bench run --suite digits-c-5 --seeds 0,1,2 --out $(RUNS)/digits-c-5-seeds
 	$(BIN)/tta-bench report $(RUNS)/digits-c-5-seeds --format md,csv,latex,html --out results/digits-c-5
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5-seeds pareto --out results/digits-c-5/figures/pareto.png
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5-seeds curve --tasks gaussian_noise,contrast,zoom_blur \
