@@ -39,7 +39,7 @@ def make_sweep(folder: Path) -> Path:
     save(store, make_record("source", 0.5))
     for value, top1 in ((0.5, 0.6), (0.0, 0.8), (0.05, 0.7)):
         record = make_record("m", top1, settings={"predictor_rho": value, "lr": 0.1})
-        save(store, replace(record, label=f"rho-{value:g}"))
+        keep(store, replace(record, label=f"rho-{value:g}"))
     return store.folder
 
 

@@ -71,7 +71,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(torch.cuda, "synchronize", fake.synchronize)
     monkeypatch.setattr(torch.cuda, "Event", fake.event)
     monkeypatch.setattr(torch.cuda, "current_stream", fake.stream)
-    monkeypatch.setattr("time.perf_counter", lambda: fake.host)
+    monkeypatch.setattr("tta_bench.measure.clock.perf_counter", lambda: fake.host)
     return fake
 
 

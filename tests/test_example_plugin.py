@@ -48,7 +48,7 @@ def test_what_it_brings_is_listed_with_its_package(site: Path, what: str, name: 
     shown = tta_bench(site, "list", what).stdout
     (row,) = [line for line in shown.splitlines() if line.startswith(f" {name} ")]
     assert row.split()[-1].startswith("tta-bench")
-    assert "from: the package that brings it" in " ".join(shown.split())
+    assert "from: the package that provides it" in " ".join(shown.split())
 
 
 def test_its_own_tests_pass(site: Path, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def tta_bench(site: Path, *words: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "tta_bench.cli.main", *map(str, words)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
     )
 
 

@@ -43,7 +43,10 @@ def test_a_dataset_that_cannot_be_imported(site: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("class Mine: pass", "dataset 'mine' of theirs: theirs:Mine is no subclass of tta_bench.datasets.base.Dataset"),
+        (
+            "class Mine: pass",
+            "dataset 'mine' of theirs: theirs:Mine is not a subclass of tta_bench.datasets.base.Dataset",
+        ),
         (
             "from tta_bench.datasets import Dataset\n"
             "class Mine(Dataset):\n"
@@ -110,7 +113,7 @@ def test_suites_with_mistakes(site: Path) -> None:
     shown = listed(site, "suites")
     assert "suites of theirs_code: bad.yaml: unknown key 'task'; did you mean 'tasks'?" in shown
     assert "suites of empty_code: package 'empty' has no *.yaml files" in shown
-    assert "suites of gone_code: there is no package 'gone.suites'" in shown
+    assert "suites of gone_code: package 'gone.suites' is not installed" in shown
     assert "suite 'digits-c-5' is claimed by " in shown
     assert " small 2 digits-vit " in shown
     assert "theirs_code" in shown

@@ -40,7 +40,7 @@ def test_it_is_learned_once_and_read_back_exactly(small_suite: Path, tmp_path: P
     (own,) = alone.values()
     assert own.prepared == "learned"
     stores = [Store.open(tmp_path / name) for name in ("run", "alone")]
-    predictions = [store.predictions(own.cell) for store in stores]
+    predictions = [store.predictions(own) for store in stores]
     for name in ("prediction", "confidence", "entropy"):
         assert np.array_equal(*(getattr(found, name) for found in predictions)), name
 

@@ -63,7 +63,7 @@ def test_single_images_are_learned_from_when_the_window_is_new(name: str) -> Non
             alone = method.model(image)
         logits = method.adapt(image)
         states.append(method.adapted_state())
-        assert torch.equal(logits, alone) == (len(states) % 3 != 1)
+        assert torch.allclose(logits, alone, atol=1e-5) == (len(states) % 3 != 1)
     moved = [any(not torch.equal(b[key], a[key]) for key in a) for a, b in pairwise(states)]
     assert moved == [False, False, True, False, False, True, False]
     assert len(method._window) == 3
