@@ -16,7 +16,13 @@ ROOT = Path(__file__).parent.parent
 
 
 # Not part of the source: results/runs, and what git, pip, make and tests leave behind.
-LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
+LEFT_OUT_NAMES = (".*", "__pycache__", "*.egg-info", "build", "dist")
+
+
+def LEFT_OUT(folder: str, names: list[str]) -> set[str]:  # noqa: N802
+    """Everything but what git ignores; tta_bench/runs is code, results/runs is not."""
+    left = shutil.ignore_patterns(*LEFT_OUT_NAMES)(folder, names)
+    return {*left, *(["runs"] if Path(folder).name == "results" else [])}
 
 
 @pytest.fixture(scope="module")
