@@ -92,7 +92,7 @@ NOTE: dict[str, Any] = {"architecture": SIZES, "mean": [0.5] * 3, "std": [0.5] *
         ({**NOTE, "architecture": {"timm": "digits-vit"}}, r"cannot be built \(RuntimeError: Unknown model"),
         (
             {**NOTE, "architecture": {"timm": "a.safetensors"}},
-            "if it is that of a timm model, say --model NAME=",
+            "if it is a timm model, use --model NAME=",
         ),
         ({**NOTE, "architecture": {**SIZES, "num_heads": 3}}, "the architecture in its header cannot be built"),
         ({**NOTE, "architecture": {**SIZES, "legs": 4}}, "cannot be built .TypeError: .*legs"),
