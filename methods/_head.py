@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tta_bench.errors import UserError
@@ -43,7 +44,7 @@ class Head:
 
     def classify(self, features: Tensor) -> Tensor:
         """Logits of features that did not come from a forward of the model, or were changed since."""
-        return torch.nn.functional.linear(features, self.linear.weight, self.linear.bias)
+        return F.linear(features, self.linear.weight, self.linear.bias)
 
     def _keep(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         self._features = args[0]
@@ -65,6 +66,15 @@ def linear_classifier(model: nn.Module, method: str, num_classes: int) -> nn.Lin
 def full_precision(like: Tensor) -> torch.autocast:
     """A block without autocast, for small products in which bf16 would swap near equals."""
     return torch.autocast(like.device.type, enabled=False)
+
+
+def class_sums(features: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """The sum of the features of each class: [classes, d].
+
+    A product of matrices: on a GPU `index_add` adds in no fixed order, and a replay must be the same bit for bit.
+    """
+    with full_precision(features):
+        return F.one_hot(labels, classes).T.to(features) @ features
 
 
 def frozen(model: nn.Module) -> nn.Module:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._head import class_sums
+
 
 class Supports(NamedTuple):
     units: Tensor  # [N, d]
@@ -21,11 +23,10 @@ class Everything:
     """Keeps all supports, and so needs none of them: their sums are enough."""
 
     def __init__(self, warm_up: Supports, classes: int) -> None:
-        self.sums = warm_up.units.new_zeros(classes, warm_up.units.shape[1])
-        self.add(warm_up)
+        self.sums = class_sums(warm_up.units, warm_up.labels, classes)
 
     def add(self, new: Supports) -> None:
-        self.sums.index_add_(0, new.labels, new.units)
+        self.sums += class_sums(new.units, new.labels, len(self.sums))
 
 
 class Surest:
@@ -78,8 +79,7 @@ class AllButTheLeastSure:
 
     def __init__(self, warm_up: Supports, classes: int) -> None:
         self.kept = warm_up
-        self.sums = warm_up.units.new_zeros(classes, warm_up.units.shape[1])
-        self.sums.index_add_(0, warm_up.labels, warm_up.units)
+        self.sums = class_sums(warm_up.units, warm_up.labels, classes)
 
     def add(self, new: Supports) -> None:
         units, labels, entropies = (torch.cat(pair) for pair in zip(self.kept, new, strict=True))
@@ -89,4 +89,4 @@ class AllButTheLeastSure:
         stays[:-1] = labels[order[:-1]] == labels[order[1:]]  # one less sure of the same class follows
         order = order[stays]
         self.kept = Supports(units[order], labels[order], entropies[order])
-        self.sums.zero_().index_add_(0, self.kept.labels, self.kept.units)
+        self.sums = class_sums(self.kept.units, self.kept.labels, len(self.sums))

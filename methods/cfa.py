@@ -30,7 +30,7 @@ from tta_bench.errors import UserError
 from tta_bench.method import Method
 
 from ._batchnorm import SourceStatistics
-from ._head import Head
+from ._head import Head, class_sums
 from ._moments import ClassMeans, Moments, labelled
 from ._norms import norm_parameters, set_up
 from ._optim import Sgd, clipped, gradients
@@ -146,7 +146,7 @@ class Cfa(Method):
     def _by_class(self, h: Tensor, predicted: Tensor) -> Tensor:
         """Mean distance of class means, over the classes that are predicted here and known from the source."""
         present, row, counts = predicted.unique(return_inverse=True, return_counts=True)
-        means = h.new_zeros(len(present), h.shape[1]).index_add(0, row, h) / counts[:, None]
+        means = class_sums(h, row, len(present)) / counts[:, None]
         known = self._source["class_counts"][present] > 0
         distances: Tensor = (means - self._source["class_means"][present]).norm(dim=1)[known]
         return distances.sum() / 2 / max(len(distances), 1)

@@ -122,11 +122,9 @@ class Foa(Method):
 
     @torch.no_grad()
     def adapt(self, batch: Tensor) -> Tensor:
-        if not self._source:
-            raise UserError("foa: adapt() came before prepare(source_batches), which learns the source features")
-        solutions = np.concatenate([self._population(), self._prompts.flatten().double().cpu().numpy()[None]])
-        candidates = torch.from_numpy(solutions).to(self._prompts.device, torch.float32)
-        candidates = candidates.view(-1, *self._prompts.shape)
+        self._require_source()
+        solutions = np.concatenate([self._population(), self._prompts.flatten().cpu().double().numpy()[None]])
+        candidates = torch.from_numpy(solutions).float().to(self._prompts.device).view(-1, *self._prompts.shape)
         values, last = [], []
         with self._prompted.same_images():
             for prompts in candidates:
@@ -143,8 +141,13 @@ class Foa(Method):
         return answer
 
     def features(self, batch: Tensor) -> dict[str, Tensor]:
+        self._require_source()
         _, features = self._prompted(batch, self._prompts)
         return {"logits": self._shifted(features[:, -self._prompts.shape[2] :])}
+
+    def _require_source(self) -> None:
+        if not self._source:
+            raise UserError("foa: adapt() came before prepare(source_batches), which learns the source features")
 
     def _population(self) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         """The candidates of this batch [population_size, prompts * d]."""
