@@ -44,7 +44,7 @@ class AugMix:
 
     def _views(self, images: Tensor) -> Tensor:
         """One view of each image."""
-        crops = random_resized_crops(images, self.draws, smallest=0.08).mul_(255).round_()
+        crops = random_resized_crops(images, self.draws, smallest=0.08).mul_(255).round_().clamp_(0, 255)
         mixed = self._mixed_chains(crops)
         share = self.draws.uniforms(0, 1, len(images), 1, 1, 1).to(images)
         return mixed.lerp_(crops, share).div_(255)

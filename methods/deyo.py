@@ -112,7 +112,7 @@ class Deyo(Method):
             chosen, drops = self._kept(batch, logits)
             return chosen
 
-        look = self._passes.look(batch, keep)
+        look = self._passes.look(batch, keep, apart=True)
         if look.chosen_logits is not None:
             values = entropy(look.chosen_logits)
             loss = (self._weights(values.detach(), drops) * values).mean()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import timm
 import torch
 from torch import Tensor
+from tta_bench_methods._weights import weights_and_biases
 
 from tests.small import small_vit, stream
 from tta_bench import Method, build_method
@@ -90,6 +92,13 @@ def test_class_token_and_positions_do_not_adapt() -> None:
     names = set(built().adapted_parameters())
     parameters = {name for name, _ in small_vit().named_parameters()}
     assert {name for name in names if not name.startswith("teacher.")} == parameters - {"cls_token", "pos_embed"}
+
+
+def test_what_adapts_on_vit_base() -> None:
+    with torch.device("meta"):
+        found = weights_and_biases(timm.create_model("vit_base_patch16_224"))
+    assert len(found) == 150
+    assert sum(tensor.numel() for tensor in found.values()) == 86_415_592
 
 
 def test_the_snapshot_is_one_model_not_two() -> None:

@@ -221,6 +221,12 @@ def test_views_are_drawn_in_full_precision_under_autocast(kind: str) -> None:
         assert torch.equal(draw(image, Draws(0)), plain)
 
 
+def test_values_beyond_the_range_of_images_do_not_wrap_round() -> None:
+    views = AugMix(Draws(0))(torch.cat([torch.full((1, 3, 8, 8), -0.1), torch.full((1, 3, 8, 8), 1.1)]), 40)
+    assert float(views[:, 0, 1:].max()) == 0  # but for the red that fills what moves leave empty
+    assert float(views[:, 1].mean()) > 0.9
+
+
 def test_views_of_several_images_keep_their_places() -> None:
     images = torch.stack([torch.full((3, 16, 16), value) for value in (0.2, 0.5, 0.8)])
     views = MocoViews(Draws(0), crop=True)
