@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the truth on simulated batches that remember; prints the table of docs/report.md.
+"""Coverage of 95 % intervals on simulated batches with memory; prints the table of docs/report.md.
 
 python -m benchmarks.interval_coverage
 """
@@ -15,7 +15,7 @@ from tta_bench.report.serial import spread_of_sum
 Floats = NDArray[np.float64]
 MEMORIES = (0.0, 0.5, 0.8, 0.9)
 STREAMS = 4000
-NOISE = 0.155  # of a batch of 20 images on which two methods of about 60 % differ by chance
+NOISE = 0.155  # by chance, on a batch of 20 images, between two methods of about 60 %
 
 
 def fading(rng: np.random.Generator, batches: int, memory: float) -> Floats:
@@ -28,7 +28,7 @@ def fading(rng: np.random.Generator, batches: int, memory: float) -> Floats:
 
 
 def moods(swing: float) -> Callable[[np.random.Generator, int, float], Floats]:
-    """Good and bad times, each kept with a probability of `memory`, below the noise of batches or above it."""
+    """Good and bad periods, each continued with probability `memory`, weaker or stronger than the noise of batches."""
 
     def make(rng: np.random.Generator, batches: int, memory: float) -> Floats:
         found = rng.choice([-1.0, 1.0], (STREAMS, batches))
@@ -45,7 +45,7 @@ KINDS = {"AR(1)": fading, "switching ±5 points": moods(0.05), "switching ±30 p
 
 
 def entry(streams: Floats) -> str:
-    """The share that covers, and the median width over that of an interval which knows the spread."""
+    """The share of intervals that cover, and their median width relative to one with the true spread."""
     reach = np.array([spread_of_sum(batches - batches.mean()).reach for batches in streams])
     sums = streams.sum(1)
     return f"{np.mean(np.abs(sums) <= reach):.2f} ({np.median(reach) / (1.96 * sums.std()):.1f})"
