@@ -7,9 +7,9 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing timing-baseline bench claims tune figures results wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims tune tune-digits figures results results-digits wheel clean
 
-demo: $(READY)            ## compare methods on the embedded suite (4 minutes on 2 cores)
+demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run
 
 # Two processes with one thread each halve the time on two cores; tests of one file share a process.
@@ -43,7 +43,33 @@ bench: $(READY)           ## measure speed: one table, saved in .benchmarks with
 claims: $(READY)          ## verify README's claims on cost and speed, as ratios measured side by side (20 minutes)
 	$(BIN)/python -m pytest -q -s benchmarks/claims
 
-tune: $(READY)            ## tune the digits suites, on corruptions that no table reports (20 minutes)
+# One seed for a coarse grid, three around its best value. A finished cell is not run again.
+TUNE := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite digit-pairs-c-holdout --out $(RUNS)/digit-pairs-c-holdout
+
+tune: $(READY)            ## tune the digit-pairs suites, on corruptions and drawings that no table reports (40 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digit-pairs-c-holdout --methods source --seeds 0,1,2 \
+		--out $(RUNS)/digit-pairs-c-holdout
+	$(TUNE) --method tent --grid lr=0.01,0.03,0.1,0.3,1
+	$(TUNE) --method eata --grid lr=0.01,0.03,0.1,0.3 --grid redundancy_threshold=0.4 --grid fisher_weight=1
+	$(TUNE) --method eata --grid lr=0.03 --grid redundancy_threshold=0.05,0.2,0.6 --grid fisher_weight=1
+	$(TUNE) --method eata --grid lr=0.03 --grid redundancy_threshold=0.4 --grid fisher_weight=0.1,10,100,1000,10000
+	$(TUNE) --method sar --grid lr=0.03,0.1,0.3,1 --grid reset_threshold=0.2
+	$(TUNE) --method sar --grid lr=0.1,0.3 --grid reset_threshold=0.02,0.05
+	$(TUNE) --method sar --grid lr=0.1 --grid reset_threshold=0.1
+	$(TUNE) --method dpal --grid lr=0.01,0.03,0.1,0.3 --grid reset_threshold=0.2
+	$(TUNE) --method dpal --grid lr=0.03,0.1 --grid reset_threshold=0.02,0.05
+	$(TUNE) --method dpal-official --grid lr=0.01,0.03,0.1,0.3 --grid reset_threshold=0.2
+	$(TUNE) --method dpal-official --grid lr=0.03,0.1 --grid reset_threshold=0.02,0.05
+	$(TUNE) --seeds 0,1,2 --method tent --grid lr=0.03,0.1,0.3
+	$(TUNE) --seeds 0,1,2 --method eata --grid lr=0.01,0.03,0.1 --grid redundancy_threshold=0.4 --grid fisher_weight=1
+	$(TUNE) --seeds 0,1,2 --method eata --grid lr=0.03 --grid redundancy_threshold=0.2,0.6 --grid fisher_weight=1
+	$(TUNE) --seeds 0,1,2 --method eata --grid lr=0.03 --grid redundancy_threshold=0.2 --grid fisher_weight=100,1000,10000
+	$(TUNE) --seeds 0,1,2 --method sar --grid lr=0.03,0.1,0.3 --grid reset_threshold=0.05
+	$(TUNE) --seeds 0,1,2 --method dpal --grid lr=0.03,0.1,0.3 --grid reset_threshold=0.05
+	$(TUNE) --seeds 0,1,2 --method dpal-official --grid lr=0.03,0.1,0.3 --grid reset_threshold=0.05
+	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/digit-pairs-c-holdout results/tuning/digit-pairs.csv
+
+tune-digits: $(READY)     ## tune the digits suites, on corruptions that no table reports (20 minutes)
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method tent --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method eata --grid lr=3e-3,1e-2,3e-2,0.1,0.3 \
 		--grid redundancy_threshold=0.05,0.4 --grid fisher_weight=1,100
@@ -52,26 +78,37 @@ tune: $(READY)            ## tune the digits suites, on corruptions that no tabl
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3 \
 		--grid reset_threshold=0.2,0.02
 
-figures: $(READY)         ## make the figures of docs/figures.md (about 6 minutes on 2 idle cores)
+# Two processes share the folder: twice as fast on two cores.
+SHARED := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digit-pairs-c-5 --out $(RUNS)/digit-pairs-c-5
+
+results: $(READY)         ## make results/digit-pairs-c-5: 15 corruptions, three seeds (20 minutes on 2 cores)
+	$(SHARED) > /dev/null & $(SHARED); wait
+	$(BIN)/tta-bench report $(RUNS)/digit-pairs-c-5 --format md,csv,latex,html --out results/digit-pairs-c-5
+	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 pareto --out results/digit-pairs-c-5/figures/pareto.png
+	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 curve --tasks defocus_blur,snow,contrast \
+		--out results/digit-pairs-c-5/figures/curve.png
+	for method in tent eata sar dpal dpal-official; do $(BIN)/tta-bench compare $(RUNS)/digit-pairs-c-5 --a source \
+		--b $$method --out results/digit-pairs-c-5/compare/$$method || exit; done
+
+results-digits: $(READY)  ## make results/digits-c-5, the small suite of the tests: three seeds (10 minutes on 2 cores)
+	$(BIN)/tta-bench run --suite digits-c-5 --seeds 0,1,2 --out $(RUNS)/digits-c-5
+	$(BIN)/tta-bench report $(RUNS)/digits-c-5 --format md,csv,latex,html --out results/digits-c-5
+	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 pareto --out results/digits-c-5/figures/pareto.png
+	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
+		--out results/digits-c-5/figures/curve.png
+
+figures: $(READY)         ## make the figures of docs/figures.md from `make results` (about 4 minutes on 2 idle cores)
 	rm -rf $(RUNS)/figures-sweep
-	$(BIN)/tta-bench run --out $(RUNS)/digits-c-5
 	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-sweep
 	$(BIN)/tta-bench inspect --method dpal --tasks gaussian_noise,snow,fog,contrast --batches 6 --images 1 \
 		--out $(RUNS)/figures-inspect
-	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
+	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 curve --tasks defocus_blur,snow,contrast \
 		--out docs/figures/curve.png
-	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 pareto --out docs/figures/pareto.png
+	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 pareto --out docs/figures/pareto.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-sweep sweep --out docs/figures/sweep.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect tsne --out docs/figures/tsne.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect attention --out docs/figures/attention.png
 	$(BIN)/tta-bench figure $(RUNS)/figures-inspect correlation --out docs/figures/correlation.png
-
-results: $(READY)         ## make results/digits-c-5: three seeds (10 minutes on 2 cores)
-	$(BIN)/tta-bench run --seeds 0,1,2 --out $(RUNS)/digits-c-5-seeds
-	$(BIN)/tta-bench report $(RUNS)/digits-c-5-seeds --format md,csv,latex,html --out results/digits-c-5
-	$(BIN)/tta-bench figure $(RUNS)/digits-c-5-seeds pareto --out results/digits-c-5/figures/pareto.png
-	$(BIN)/tta-bench figure $(RUNS)/digits-c-5-seeds curve --tasks gaussian_noise,contrast,zoom_blur \
-		--out results/digits-c-5/figures/curve.png
 
 wheel: $(READY)           ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation

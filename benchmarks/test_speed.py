@@ -20,6 +20,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from tests.records import make_record
+from tests.small import BATCHNORM_ONLY
 from tta_bench import Method, build_method, settings
 from tta_bench.data.loading import batches
 from tta_bench.datasets.files import FolderImages
@@ -63,7 +64,7 @@ def _one_thread() -> None:
 
 
 @pytest.mark.parametrize("model", list(MODELS))
-@pytest.mark.parametrize("name", installed().names())
+@pytest.mark.parametrize("name", [name for name in installed().names() if name not in BATCHNORM_ONLY])
 def test_adapt(name: str, model: str, benchmark: BenchmarkFixture) -> None:
     network, classes, batch = MODELS[model]()
     known = settings.defaults(installed().load(name))

@@ -6,6 +6,8 @@ Done by hooks that live as long as one forward, so the model stays usable withou
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ class Prompted:
         self.head = Head(model, method=method, num_classes=num_classes)
         self.width = len(self.vit.blocks) * self.vit.embed_dim
         self._prompts: Tensor | None = None
+        self._patches: Tensor | None = None
         self._class_tokens: list[Tensor] = []
 
     def __call__(self, batch: Tensor, prompts: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -42,6 +45,20 @@ class Prompted:
                 hook.remove()
         return logits, torch.cat([*self._class_tokens, last], dim=1).float()
 
+    @contextmanager
+    def same_images(self) -> Iterator[None]:
+        """Within the block all forwards are of one batch, whose patches are embedded once.
+
+        Prompts come after that embedding, so it is the same whatever they are.
+        """
+        embedding = self.vit.patch_embed
+        embedding.forward = self._embed
+        try:
+            yield
+        finally:
+            del embedding.forward  # the one of its class is in force again
+            self._patches = None
+
     def initial_prompts(self, count: int, seed: int) -> Tensor:
         """[1, count, d], uniform as published; from a private generator on the CPU, so the same on every device."""
         height, width = self.vit.patch_embed.patch_size
@@ -49,6 +66,12 @@ class Prompted:
         generator = torch.Generator().manual_seed(seed)
         prompts = torch.empty(1, count, self.vit.embed_dim).uniform_(-bound, bound, generator=generator)
         return prompts.to(next(self.vit.parameters()).device)
+
+    def _embed(self, images: Tensor) -> Tensor:
+        if self._patches is None:
+            embedding = self.vit.patch_embed
+            self._patches = type(embedding).forward(embedding, images)
+        return self._patches
 
     def _insert(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         assert self._prompts is not None

@@ -128,10 +128,11 @@ class Foa(Method):
         candidates = torch.from_numpy(solutions).to(self._prompts.device, torch.float32)
         candidates = candidates.view(-1, *self._prompts.shape)
         values, last = [], []
-        for prompts in candidates:
-            logits, features = self._prompted(batch, prompts)
-            values.append(self._fitness(logits, features))
-            last.append(features[:, -self._prompts.shape[2] :])
+        with self._prompted.same_images():
+            for prompts in candidates:
+                logits, features = self._prompted(batch, prompts)
+                values.append(self._fitness(logits, features))
+                last.append(features[:, -self._prompts.shape[2] :])
         self.fitness = torch.stack(values).tolist()
         best = self.fitness.index(min(self.fitness))
         answer = self._shifted(last[best])

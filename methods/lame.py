@@ -11,10 +11,10 @@ answer. There is no state between batches.
 
 Source: Boudiaf et al., "Parameter-free Online Test-time Adaptation", CVPR 2022 (fiveai/LAME), with its
 defaults, rbf and 5; the FOA authors report kNN, 5 and symmetric under the same name. Departs from the
-released code: it returns probabilities, this log probabilities; its rbf gives NaN for a single image, or
-for images that are all the same (a width of zero). Here images at distance zero then get affinity 1,
-which is what ever smaller widths tend to; no prediction changes by it. On a single image kNN returns the
-source model's answer.
+released code: it returns probabilities, this log probabilities; its rbf gives NaN where its width is
+zero: for `knn` 1, a single image, or images that are all the same. Here images at distance zero then get
+affinity 1, which is what ever smaller widths tend to; no prediction changes by it. On a single image kNN
+returns the source model's answer.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ class Lame(Method):
         force_symmetry: bool = False,
     ) -> None:
         super().__init__(model, num_classes=num_classes, batch_size=batch_size)
-        if affinity not in ("kNN", "rbf", "linear"):
-            raise ValueError(f"affinity is {affinity!r}, expected 'kNN', 'rbf' or 'linear'")
         if knn < 1:
             raise ValueError(f"knn is {knn}, expected 1 or more")
         self.affinity = affinity

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from tta_bench.testing import stir, stream
+from tta_bench.testing import tiny_resnet as small_resnet
 from tta_bench.testing import tiny_vit as small_vit
 
-__all__ = ["small_vit", "stir", "stream"]
+__all__ = ["BATCHNORM_ONLY", "model_for", "small_resnet", "small_vit", "stir", "stream"]
+
+BATCHNORM_ONLY = ("bn-test", "bn-alpha")
+
+
+def model_for(name: str) -> nn.Module:
+    """A small model that the method takes: a ViT, but for methods that are about BatchNorm."""
+    found: nn.Module = small_resnet() if name in BATCHNORM_ONLY else small_vit()
+    return found

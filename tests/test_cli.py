@@ -198,7 +198,7 @@ def test_a_model_with_other_classes_is_refused(cli: Cli, tmp_path: Path) -> None
     note = checkpoint.Note(small, (0.5,) * 3, (0.5,) * 3)
     checkpoint.save(checkpoint.build(note), note, tmp_path / "seven.safetensors")
     status, _, err = cli("run", "--model", tmp_path / "seven.safetensors", "--out", tmp_path / "run")
-    assert (status, "has 7 classes, but suite 'digits-c-5' has 10" in err) == (2, True)
+    assert (status, "has 7 classes, but suite 'demo' has 100" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,9 @@ def test_the_guide_lists_every_built_in_method() -> None:
     rows = registry.describe(registry.installed().names())
     found = {row["name"]: (row["paper"], row["kind"], row["needs"] or "–") for row in rows}
     assert {name: listed.get(name) for name in found} == found
+    recorded = [file.stem for file in (ROOT / "tests" / "golden").glob("*.npz")]
+    without = {name for name in found if not any(case == name or case.startswith(f"{name}-") for case in recorded)}
+    assert without <= set(re.findall(r"`([\w-]+)`", table.partition("Without a recording:")[2]))
 
 
 def test_the_calls_of_the_notebook_run(

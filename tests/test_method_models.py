@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,12 +12,11 @@ import timm
 import torch
 from torch import nn
 
-from tests.small import small_vit, stir, stream
+from tests.small import small_resnet, small_vit, stir, stream
 from tta_bench import Method, build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter
 from tta_bench.testing import check_method
-from tta_bench.testing import tiny_resnet as small_resnet
 
 NORM_METHODS = ["tent", "eta", "eata", "sar"]
 NORM_LAYERS = ("batch", "group")
@@ -57,6 +57,27 @@ def test_resnets_adapt(name: str, norm: str) -> None:
 @pytest.mark.parametrize("name", NORM_METHODS)
 def test_resnets_keep_every_promise(name: str, norm: str) -> None:
     check_method(name, model=partial(small_resnet, norm), pixels=32)
+
+
+KINDS: dict[str, Callable[[], nn.Module]] = {
+    "average pooling": partial(small_vit, img_size=32, global_pool="avg"),
+    "no class token": partial(small_vit, img_size=32, global_pool="avg", class_token=False),
+    "BatchNorm": small_resnet,
+    "GroupNorm": partial(small_resnet, "group"),
+    "ConvNeXt": partial(tiny, "convnext_atto", depths=(1, 1, 1, 1), dims=(8, 8, 16, 16)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["t3a", "lame", "foa-shift", "cfa", "rdumb"])
+def test_any_model_with_a_linear_classifier_will_do(name: str, kind: str) -> None:
+    check_method(name, model=KINDS[kind], pixels=32)
+
+
+@pytest.mark.parametrize("name", ["t3a", "lame", "foa-shift", "cfa", "foa"])
+def test_a_model_without_one_linear_classifier_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name} needs the features that enter one linear classifier"):
+        built(name, tiny("deit_tiny_distilled_patch16_224", depth=1, embed_dim=12, num_heads=2))
 
 
 @pytest.mark.parametrize("name", NORM_METHODS)

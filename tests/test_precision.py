@@ -15,6 +15,7 @@ from timm.models.vision_transformer import VisionTransformer
 
 from tests.conftest import Cli
 from tests.records import make_cell, make_record
+from tests.small import stream
 from tta_bench import build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter
@@ -70,7 +71,7 @@ def test_an_old_gpu_that_only_emulates_bf16_is_refused(monkeypatch: pytest.Monke
 
 
 @pytest.mark.filterwarnings("default")  # the compiler warns about its own future
-@pytest.mark.parametrize("name", ["tent", "dpal"])
+@pytest.mark.parametrize("name", ["tent", "dpal", "t3a", "cfa", "foa"])
 def test_a_model_is_compiled_once_and_stays_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in the second cell of a process: the compiler gives up on code that it had to compile too often."""
     graphs: list[int] = []
@@ -85,6 +86,8 @@ def test_a_model_is_compiled_once_and_stays_so(name: str, monkeypatch: pytest.Mo
         model = VisionTransformer(img_size=16, patch_size=8, num_classes=10, embed_dim=16, depth=2, num_heads=2)
         model = precision.compiled(model)
         method = build_method(name, model, num_classes=10, batch_size=8)
+        if method.needs_source:
+            method.prepare(stream(count=2))
         made = []
         with CostCounter(model) as cost:
             for batch in torch.rand(14, 8, 3, 16, 16, generator=torch.Generator().manual_seed(1)):
@@ -98,7 +101,7 @@ def test_a_model_is_compiled_once_and_stays_so(name: str, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the compiler warns about its own future
-@pytest.mark.parametrize("name", ["tent", "dpal"])
+@pytest.mark.parametrize("name", ["tent", "dpal", "t3a", "lame", "cfa", "foa-shift"])
 def test_a_compiled_model_computes_the_same(name: str) -> None:
     """DPAL is the hard case: its hooks come after compilation and must not be lost."""
 
@@ -107,6 +110,8 @@ def test_a_compiled_model_computes_the_same(name: str) -> None:
         model = VisionTransformer(img_size=16, patch_size=8, num_classes=10, embed_dim=16, depth=2, num_heads=2)
         model = precision.compiled(model) if compiled else model
         method = build_method(name, model, num_classes=10, batch_size=8)
+        if method.needs_source:
+            method.prepare(stream(count=2))
         batches = torch.rand(3, 8, 3, 16, 16, generator=torch.Generator().manual_seed(1))
         with CostCounter(model) as cost:
             return torch.cat([method.adapt(batch) for batch in batches]), cost.sample_forwards

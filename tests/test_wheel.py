@@ -87,7 +87,7 @@ def test_the_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> Non
     command = [python, "-m", "tta_bench.cli.main", "run", "--methods", "source,tent", "--limit", "32", "--out", "run"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "digits-c-5: accuracy" in done.stdout
+    assert "demo: accuracy" in done.stdout
     where = subprocess.run(
         [python, "-c", "import tta_bench; print(tta_bench.__file__)"], cwd=tmp_path, capture_output=True, text=True
     )

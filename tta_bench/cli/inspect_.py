@@ -19,7 +19,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument("--method", required=True, metavar="NAME")
     verb.add_argument(
-        "--suite", default=suite.DEFAULT, metavar="NAME", help="suite name or YAML file (default: %(default)s)"
+        "--suite", default=suite.SMALL, metavar="NAME", help="suite name or YAML file (default: %(default)s)"
     )
     verb.add_argument(
         "--tasks", type=options.names, default=(), metavar="A,B,…", help="default: all tasks of the suite"

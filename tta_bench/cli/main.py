@@ -32,11 +32,11 @@ EXAMPLES = """\
 examples:
   tta-bench run                                     compare methods on the embedded suite: no download, no GPU
   tta-bench run --methods sar,dpal --suite imagenet-c-5 --data-root /data
-  tta-bench check --suite digits-c-5                find problems before a run
-  tta-bench report results/runs/digits-c-5          rebuild the tables from the records
-  tta-bench report results/runs/digits-c-5 --where limit=none    select records if a folder mixes limits
-  tta-bench compare results/runs/digits-c-5 --a sar --b dpal     a difference and its interval
-  tta-bench figure results/runs/digits-c-5 pareto                plot accuracy against cost
+  tta-bench check --suite demo                      find problems before a run
+  tta-bench report results/runs/demo                rebuild the tables from the records
+  tta-bench report results/runs/demo --where limit=none          select records if a folder mixes limits
+  tta-bench compare results/runs/demo --a sar --b dpal           a difference and its interval
+  tta-bench figure results/runs/demo pareto                      plot accuracy against cost
   tta-bench inspect --method dpal --tasks fog,contrast           record attention and features for figures
 
 exit status: 0 success, 1 a cell failed, 2 invalid input, 130 interrupted

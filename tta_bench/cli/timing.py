@@ -74,7 +74,7 @@ def add_workload(verb: argparse.ArgumentParser, *, methods: bool = True) -> None
     what = verb.add_argument_group("what is timed")
     if methods:
         what.add_argument("--methods", type=options.names, metavar="A,B,…", help=_METHODS)
-    what.add_argument("--suite", metavar="NAME", help=f"suite whose first batches are used (default: {suite.DEFAULT})")
+    what.add_argument("--suite", metavar="NAME", help=f"suite whose first batches are used (default: {suite.SMALL})")
     what.add_argument("--model", metavar="NAME", help="source model (default: the suite's)")
     what.add_argument("--batch-size", type=options.positive, metavar="N", help="default: the suite's")
     what.add_argument("--batches", type=options.positive, metavar="N", help=f"batches per pass (default: {BATCHES})")
@@ -176,7 +176,7 @@ def spec(args: argparse.Namespace) -> Spec:
     """The workload that the options ask for."""
     from tta_bench.runs.choices import Choices, refuse_unknown
 
-    chosen = suite.load(args.suite or suite.DEFAULT)
+    chosen = suite.load(args.suite or suite.SMALL)
     for name in args.methods or ():
         refuse_unknown(name, chosen, Choices())  # a typo is answered before torch is imported
     from tta_bench.timing.workload import Spec

@@ -17,7 +17,8 @@ from tta_bench.annotations import Count, Name, Seed, Text
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, did_you_mean
 
-DEFAULT = "digits-c-5"
+DEFAULT = "demo"  # what `tta-bench run` compares on
+SMALL = "digits-c-5"  # for timings and inspections, which need a few batches only
 LOOP = "for_each"
 
 _TASKS = "What is scored, in column order; `corruptions` means the 15 standard ones."

@@ -27,7 +27,7 @@ REFERENCE = "source"
 class Spec:
     """The choices that define a workload; a baseline stores them, so that a check can repeat them."""
 
-    suite: str = suite.DEFAULT
+    suite: str = suite.SMALL
     methods: tuple[str, ...] = ()  # empty: those of the suite
     model: str | None = None
     batch_size: int | None = None
