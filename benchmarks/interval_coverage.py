@@ -72,7 +72,7 @@ def entry(streams: Floats, interval: Callable[[Floats], tuple[float, float]]) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", type=int, metavar="STREAMS", help="compare with arch on so many streams per entry")
+    parser.add_argument("--arch", type=int, metavar="STREAMS", help="compare with arch on this many streams per entry")
     compared: int | None = parser.parse_args().arch
     ways = {"": ours} if compared is None else {", ours": ours, ", arch": stationary}
     print("| batches | " + " | ".join(f"correlation {memory:g}" for memory in MEMORIES) + " |")

@@ -68,7 +68,7 @@ def _on_own_model(method: str | type[Method], given: dict[str, Any]) -> Subject:
         try:
             with restored():
                 subject.build_unprepared()
-        except Exception:  # what is wrong is said when the promises are checked
+        except Exception:  # checking the promises reports what is wrong
             continue
         return subject
     return vit

@@ -208,11 +208,11 @@ def _features_change_nothing(subject: Subject) -> None:
     for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
         _same(method.adapt(batch), expected, number, "features() or predict() changes what a later adapt does")
         with torch.no_grad():
-            looked: list[tuple[str, Any]] = [("features()['logits']", method.features(batch).get("logits"))]
-        looked.append(("predict()", method.predict(batch)))
-        for what, logits in looked:
+            outputs: list[tuple[str, Any]] = [("features()['logits']", method.features(batch).get("logits"))]
+        outputs.append(("predict()", method.predict(batch)))
+        for what, logits in outputs:
             right = isinstance(logits, Tensor) and logits.shape == expected.shape
-            _require(right, f"{what} is no tensor of shape {tuple(expected.shape)}")
+            _require(right, f"{what} is not a tensor of shape {tuple(expected.shape)}")
 
 
 def _stays_finite(subject: Subject) -> None:
