@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the truth on simulated batches with a memory; prints the table of docs/report.md.
+"""Coverage of 95 % intervals on simulated batches with memory; prints the table of docs/report.md.
 
 python -m benchmarks.interval_coverage
 python -m benchmarks.interval_coverage --arch 300   (beside the stationary bootstrap of `arch`, which must be installed)
@@ -17,7 +17,7 @@ from tta_bench.report.serial import spread_of_sum
 Floats = NDArray[np.float64]
 MEMORIES = (0.0, 0.5, 0.8, 0.9)
 STREAMS = 4000
-NOISE = 0.155  # of a batch of 20 images on which two methods of about 60 % differ by chance
+NOISE = 0.155  # by chance, on a batch of 20 images, between two methods of about 60 %
 REPLICATES = 1000
 
 
@@ -72,7 +72,7 @@ def entry(streams: Floats, interval: Callable[[Floats], tuple[float, float]]) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", type=int, metavar="STREAMS", help="compare with arch on so many streams per entry")
+    parser.add_argument("--arch", type=int, metavar="STREAMS", help="compare with arch on this many streams per entry")
     compared: int | None = parser.parse_args().arch
     ways = {"": ours} if compared is None else {", ours": ours, ", arch": stationary}
     print("| batches | " + " | ".join(f"correlation {memory:g}" for memory in MEMORIES) + " |")

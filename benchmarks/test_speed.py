@@ -1,8 +1,7 @@
-"""How long things take here and now: the adapt step of every registered method, the loader, the runner, the report.
+"""Times on this machine: the adapt step of every registered method, the loader, the runner, the report.
 
-`make bench` prints one table and keeps it under .benchmarks/ with machine and commit. Times of two runs are not
-comparable on a shared machine; what must hold is claimed as ratios in benchmarks/claims/, and watched by
-`tta-bench timing check`.
+`make bench` prints one table and saves it under .benchmarks/ with machine and commit. Times of two runs are not
+comparable on a shared machine; claims are ratios, tested in benchmarks/claims/ and by `tta-bench timing check`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from tta_bench.suites import suite
 
 THREADS = 1
 CPU = torch.device("cpu")
-# Random images are hardly ever reliable, and the same again is redundant: thresholds that keep all time whole steps.
+# Random images are rarely reliable, and repeated ones are redundant: these thresholds keep all, to time whole steps.
 KEEP_ALL = {"entropy_threshold": 10.0, "redundancy_threshold": 2.0}
 
 
@@ -90,7 +89,7 @@ def test_loader_of_50_jpegs(benchmark: BenchmarkFixture, tmp_path: Path) -> None
 def test_runner_of_20_batches_around_a_method_that_does_nothing(
     benchmark: BenchmarkFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that is left is the runner."""
+    """What remains is the runner's own time."""
     source = installed().load("source")
     monkeypatch.setattr(source, "adapt", lambda self, batch: torch.zeros(len(batch), 10))
     requests = specs(suite.load("digits-c-5"), Choices(methods=("source",), seeds=(0,)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import trees
-from tta_bench.system import meanwhile, without_collector
+from tta_bench.system import in_background, without_collector
 
 
 def who() -> int:
@@ -43,12 +43,12 @@ def is_alive(process: int) -> bool:
 
 
 def test_work_runs_in_another_process() -> None:
-    with meanwhile(who) as result:
+    with in_background(who) as result:
         assert result() not in (0, os.getpid())
 
 
 def test_work_runs_here_if_the_other_process_died() -> None:
-    with meanwhile(die, os.getpid()) as result:
+    with in_background(die, os.getpid()) as result:
         assert result() == "done here"
 
 
@@ -56,7 +56,7 @@ def test_unneeded_work_is_terminated(tmp_path: Path) -> None:
     note = tmp_path / "process"
 
     def interrupted() -> None:
-        with meanwhile(wait_for, note):
+        with in_background(wait_for, note):
             while not note.exists() or not note.read_text():
                 time.sleep(0.01)
             raise KeyboardInterrupt
@@ -69,9 +69,9 @@ def test_unneeded_work_is_terminated(tmp_path: Path) -> None:
 def test_ctrl_c_does_not_reach_the_other_process() -> None:
     """The first process of a program: multiprocessing then also starts a helper, which must change nothing."""
     program = (
-        "from tta_bench.system import meanwhile\n"
+        "from tta_bench.system import in_background\n"
         "from tests.test_processes import blocked\n"
-        "with meanwhile(blocked) as result: print(result())\n"
+        "with in_background(blocked) as result: print(result())\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "True", done.stderr

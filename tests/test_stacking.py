@@ -57,9 +57,9 @@ def test_blocks_are_doubled_and_their_branches_halved() -> None:
 
 def test_an_interrupted_training_ends_with_the_same_weights(tmp_path: Path) -> None:
     whole = tmp_path / "whole.safetensors"
-    told: list[tuple[int, int]] = []
-    train(whole, progress=lambda done, total, loss: told.append((done, total)))
-    assert told == [(done, 6) for done in range(1, 7)]
+    reported: list[tuple[int, int]] = []
+    train(whole, progress=lambda done, total, loss: reported.append((done, total)))
+    assert reported == [(done, 6) for done in range(1, 7)]
     assert [path.name for path in tmp_path.iterdir()] == ["whole.safetensors"]
     assert len(models.load(str(whole)).network.blocks) == 12  # type: ignore[arg-type]
 

@@ -60,7 +60,7 @@ def test_a_literal_loop_gives_the_same(k: int, released: bool) -> None:
 def test_one_image_shares_its_template_with_the_weight_row_alone() -> None:
     network = small_vit()
     with torch.no_grad():
-        network.head.weight.copy_(torch.eye(10, 24) * 5)  # every row is of its own class
+        network.head.weight.copy_(torch.eye(10, 24) * 5)  # every row has its own class
         network.head.bias.zero_()
     method = build_method("t3a", network, num_classes=10)
     (batch,) = stream(count=1, size=1)

@@ -257,7 +257,7 @@ BROKEN: dict[type[Method], tuple[str, str]] = {
     CountsResets: ("reset replays a stream bit for bit", "resets is 4 after reset()"),
     NeedsGradients: ("adapt switches gradients on itself", "raised RuntimeError: element 0 of tensors"),
     LooksAndLearns: ("features and predict change nothing", "changes what a later adapt does (batch 3 differs by"),
-    ShowsNothing: ("features and predict change nothing", "features()['logits'] is no tensor of shape (8, 10)"),
+    ShowsNothing: ("features and predict change nothing", "features()['logits'] is not a tensor of shape (8, 10)"),
     DividesBySpread: ("equal images keep everything finite", "NaN or infinite logits for 8 equal images of value 0.0"),
 }
 
@@ -305,7 +305,7 @@ def test_the_command_line_shows_kept_and_broken_promises(
     status, shown, _ = cli("check", "--contract", "--suite", small_suite, "--set", "tent.lr=0.01")
     assert status == 2
     assert "ok    source: passes all 15 contract tests" in shown
-    assert "ERROR tent (lr=0.01): features and predict change nothing: features()['logits'] is no tensor" in shown
+    assert "ERROR tent (lr=0.01): features and predict change nothing: features()['logits'] is not a tensor" in shown
     assert "1 of 2 methods fail a contract test." in shown
     status, shown, _ = cli("check", "--contract", "--methods", "source")
     assert (status, "All methods pass the contract tests." in shown) == (0, True)

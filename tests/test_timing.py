@@ -16,7 +16,7 @@ from tta_bench.errors import UserError
 from tta_bench.measure.ratio import Ratio
 from tta_bench.timing import baseline, output
 from tta_bench.timing.baseline import Baseline, Identity, Timing
-from tta_bench.timing.measure import FIRST_LOOK, Budget, Pair, Step, measure, noise
+from tta_bench.timing.measure import FIRST_CHECK, Budget, Pair, Step, measure, noise
 from tta_bench.timing.ratio import LEVEL, estimate
 from tta_bench.timing.session import Result
 from tta_bench.timing.verdict import RatioGate, Verdict, exact_gate, missing, status
@@ -68,7 +68,7 @@ def test_the_interval_covers_the_true_ratio() -> None:
     for seed in range(300):
         machine = Machine(seed)
         pair = Pair("m", machine.step(1.0), machine.step(2.5))
-        for _ in range(FIRST_LOOK):
+        for _ in range(FIRST_CHECK):
             pair.run(BATCHES)
         hits += pair.ratio.low <= 2.5 <= pair.ratio.high
     assert hits / 300 >= LEVEL - 0.02
@@ -98,7 +98,7 @@ def test_near_the_limit_more_passes_are_taken_until_the_budget_ends() -> None:
 def test_every_pair_gets_its_first_passes_whatever_the_budget() -> None:
     pair = Pair("m", lambda n: 1.0, lambda n: 2.0)
     measure([pair], BATCHES, lambda pair: False, Budget(0.0))
-    assert len(pair.base_seconds) == FIRST_LOOK
+    assert len(pair.base_seconds) == FIRST_CHECK
 
 
 def test_who_goes_first_alternates() -> None:
@@ -171,16 +171,16 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "said"),
     [(None, "No such file"), ("{", "invalid JSON"), ("[]", "format 1"), ('{"format": 2}', "format 1"),
      ('{"format": 1}', "missing keys 'workload', 'machine', 'noise_floor', 'methods'"),
      ("[" * 100_000, "too many levels"), ('{"format": ' + "9" * 5000 + "}", "4300 digits")],
 )  # fmt: skip
-def test_a_bad_baseline_is_one_line(text: str | None, told: str, tmp_path: Path) -> None:
+def test_a_bad_baseline_is_one_line(text: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "b.json"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=said):
         baseline.read(path)
 
 
@@ -202,7 +202,7 @@ def test_a_baseline_edited_by_hand_is_one_line(where: str, value: object, tmp_pa
         inner = inner[key]
     inner[last] = value
     path.write_text(json.dumps(data))
-    with pytest.raises(UserError, match=f": {way[0] if way else last}: |watches nothing") as error:
+    with pytest.raises(UserError, match=f": {way[0] if way else last}: |nothing to check") as error:
         baseline.read(path)
     assert str(error.value).endswith("; make one with `tta-bench timing record --out FILE`")
 
@@ -228,7 +228,7 @@ def test_estimates_are_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "said"),
     [
         (["record", "--out", "no/such/folder/b.json"], "does not exist"),
         (["record", "--out", "b.json", "--methods", "sarr"], "did you mean 'sar'"),
@@ -247,12 +247,12 @@ def test_estimates_are_the_same_each_time() -> None:
     ],
 )
 def test_bad_input_is_one_line(
-    words: list[str], told: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], said: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT if "no-such-revision" in words else tmp_path)
     code, _, err = cli("timing", *words)
     assert code == 2
-    assert told in err
+    assert said in err
     assert err.count("\n") == 1
 
 

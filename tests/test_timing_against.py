@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tta_bench.errors import UserError
-from tta_bench.timing.sides import Child
+from tta_bench.timing.sides import ChildSide
 
 SETUP = """
 [metadata]
@@ -119,10 +119,10 @@ def test_a_revision_that_does_not_work_is_one_line(repo: Path, site: Path) -> No
 def test_a_revision_older_than_timing_is_refused(tmp_path: Path) -> None:
     (tmp_path / "old" / "tta_bench").mkdir(parents=True)
     (tmp_path / "old" / "tta_bench" / "__init__.py").touch()
-    child = Child(tmp_path / "workload.pt", tmp_path / "old", dict(os.environ), "revision v0")
+    child = ChildSide(tmp_path / "workload.pt", tmp_path / "old", dict(os.environ), "revision v0")
     try:
         with pytest.raises(
-            UserError, match=r"revision v0 cannot be timed, it is older than timing itself \(ImportError"
+            UserError, match=r"revision v0 cannot be timed: it is older than `tta-bench timing` \(ImportError"
         ):
             child.counts("tent")
     finally:

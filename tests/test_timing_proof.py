@@ -115,7 +115,7 @@ def test_a_baseline_of_other_weights_is_refused(cli: Cli, recorded: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "told"),
+    ("behaviour", "said"),
     [
         (lambda m, b: torch.full((len(b), 10), torch.nan), "NaN"),
         (lambda m, b: torch.zeros(len(b), 3), "(32, 3)"),
@@ -124,13 +124,13 @@ def test_a_baseline_of_other_weights_is_refused(cli: Cli, recorded: Path) -> Non
     ],
 )
 def test_a_failing_method_does_not_pass(
-    behaviour: Adapt, told: str, cli: Cli, recorded: Path, monkeypatch: pytest.MonkeyPatch
+    behaviour: Adapt, said: str, cli: Cli, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installed().load("tent"), "adapt", behaviour)
     code, _, err = cli("timing", "check", "--baseline", recorded, "--exact-only")
     assert code == 2
     assert "method 'tent' failed" in err
-    assert told in err
+    assert said in err
 
 
 def test_counts_that_do_not_repeat_are_named(cli: Cli, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

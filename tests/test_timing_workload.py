@@ -12,7 +12,7 @@ from tests.conftest import Cli
 from tta_bench.models import checkpoint
 from tta_bench.models.names import findable
 from tta_bench.timing import baseline, steps
-from tta_bench.timing.sides import Here
+from tta_bench.timing.sides import LocalSide
 from tta_bench.timing.workload import Spec, prepare, repeat
 
 FILE = "office-home-Art.safetensors"
@@ -91,7 +91,7 @@ def test_a_model_file_is_found_from_another_folder(
     prepared = prepare(Spec(suite="few.yaml", batches=1, model=model), Path())
     assert prepared.identity.model == model, "a baseline may be checked on another machine"
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert Here(prepared.workload).counts("source")["sample_forwards"] == 2
+    assert LocalSide(prepared.workload).counts("source")["sample_forwards"] == 2
 
 
 def test_a_path_may_hold_an_equals_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def test_a_files_weights_fill_the_whole_network(name: str, tmp_path: Path) -> No
 def test_no_random_numbers_are_drawn_for_it() -> None:
     kept = torch.full((3,), 7.0)
     weight = torch.nn.Parameter(kept.clone())
-    with weights._Undrawn():
+    with weights._SkipInit():
         torch.nn.init.uniform_(kept)
         torch.nn.init.normal_(kept)
         assert kept.tolist() == [7.0] * 3

@@ -36,10 +36,10 @@ class Code:
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.save({"state_dict": {}, "extra": Code()}, tmp_path / "evil.pth")
-    with pytest.raises(UserError, match="evil.pth: is no file of weights alone.*state_dict"):
+    with pytest.raises(UserError, match="evil.pth: holds more than weights.*state_dict"):
         models.load(f"{TINY}={tmp_path / 'evil.pth'}")
     np.savez(tmp_path / "evil.npz", **{"head/bias": np.array([Code()], dtype=object), "encoderblock_0/x": np.ones(1)})
-    with pytest.raises(UserError, match="evil.npz: no readable .npz"):
+    with pytest.raises(UserError, match="evil.npz: not a readable .npz"):
         models.load(f"{TINY}={tmp_path / 'evil.npz'}")
     assert "was run" not in capsys.readouterr().out
 
@@ -145,8 +145,8 @@ def test_batch_norm_counters_may_be_missing() -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("head/bias", "is no AugReg .npz with a head"),
-        ("Transformer/encoderblock_5/", "has the 5 blocks of a ViT, but 'test_vit' has 6"),
+        ("head/bias", "not an AugReg .npz with a head"),
+        ("Transformer/encoderblock_5/", "is a ViT with 5 blocks, but 'test_vit' has 6"),
         ("cls", "do not fit 'test_vit'"),
     ],
 )
@@ -166,8 +166,8 @@ def test_an_npz_that_does_not_fill_the_model_is_refused(
         ("x.onnx", b"", "x.onnx: expected .safetensors, .pth, .pt, .npz"),
         ("x.pth", b"garbage", "x.pth: "),
         ("x.pth", pickle.dumps([1]), "x.pth: "),
-        ("x.safetensors", b"garbage", "x.safetensors: no readable safetensors file"),
-        ("x.npz", b"garbage", "x.npz: no readable .npz"),
+        ("x.safetensors", b"garbage", "x.safetensors: not a readable safetensors file"),
+        ("x.npz", b"garbage", "x.npz: not a readable .npz"),
     ],
 )
 def test_broken_files_are_named(name: str, content: bytes | None, said: str, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """tta-bench: a fair benchmark harness for test-time adaptation.
 
-Importing this package imports neither torch nor pandas: `--help` and reports stay quick.
+Importing this package imports neither torch nor pandas: `--help` and reports stay fast.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 @contextmanager
-def meanwhile(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Iterator[Callable[[], T]]:
+def in_background(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Iterator[Callable[[], T]]:
     """Do some work in a background process; the yielded function waits for its result.
 
     If that process dies, the work is done in this one.

@@ -51,7 +51,7 @@ def read(cls: type[T], content: object, where: str, *, also: tuple[str, ...] = (
         raise UserError(f"{place}: expected {words(hint)}, got {shown(wrong)}") from error
 
 
-def parameters(function: Callable[..., Any], besides: Collection[str]) -> list[Key]:
+def parameters(function: Callable[..., Any], exclude: Collection[str]) -> list[Key]:
     """The keyword-only parameters of a function or class: settings of a method, options of a dataset."""
     hints = _annotations(function)
     return [
@@ -63,19 +63,19 @@ def parameters(function: Callable[..., Any], besides: Collection[str]) -> list[K
             _meta(hints.get(p.name, Any), "description"),
         )
         for p in inspect.signature(function).parameters.values()
-        if p.kind is p.KEYWORD_ONLY and p.name not in besides
+        if p.kind is p.KEYWORD_ONLY and p.name not in exclude
     ]
 
 
 def arguments(
-    function: Callable[..., Any], given: Mapping[str, Any], where: str, noun: str, besides: Collection[str] = ()
+    function: Callable[..., Any], given: Mapping[str, Any], where: str, noun: str, exclude: Collection[str] = ()
 ) -> dict[str, Any]:
     """Convert keyword arguments by a function's annotations; an unknown or missing `noun` raises UserError.
 
-    `besides` are parameters that the harness fills in. An annotation that is not plain data, or that only a type
+    `exclude` are parameters that the harness fills in. An annotation that is not plain data, or that only a type
     checker can resolve, accepts everything.
     """
-    known = {key.name: key for key in parameters(function, besides)}
+    known = {key.name: key for key in parameters(function, exclude)}
     for name in given:
         if name not in known:
             raise UserError(f"{where} has no {noun} {shown(name)}{did_you_mean(str(name), known)}")

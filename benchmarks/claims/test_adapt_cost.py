@@ -1,9 +1,9 @@
-"""What one adapt step costs, as a multiple of a plain forward.
+"""The cost of one adapt step, as a multiple of a plain forward.
 
 ViT-Tiny/16 at 224 px with random weights, batch 16. All methods and Source take turns on the same batch in one
 process, in alternating order, so that a noisy machine slows them alike; the figure is the median of the ratios of
-the process's CPU time, on one thread. Where a method filters, the share of reliable samples is forced: each batch gets
-the entropy threshold that lets that many through, and rates and rho of zero keep it so, for the same work.
+the process's CPU time, on one thread. For methods that filter, the share of reliable samples is forced: each batch gets
+the entropy threshold that keeps that many, and learning rates and rho of zero keep it constant, at the same cost.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def contender(name: str, batches: list[Tensor], reliable: tuple[int, ...]) -> Co
         made.method.reset()
     counted = batches[:1] if name in SELDOM else batches
     with CostCounter(made.method.model) as count:
-        for i, batch in enumerate(counted):  # warms up, too
+        for i, batch in enumerate(counted):  # also warms up
             made.run(i, batch)
     images = sum(map(len, counted))
     made.forwards, made.backwards = count.sample_forwards / images, count.sample_backwards / images
@@ -79,7 +79,7 @@ def contender(name: str, batches: list[Tensor], reliable: tuple[int, ...]) -> Co
 
 
 def _threshold(method: Method, batch: Tensor, reliable: int) -> float:
-    """The entropy between the surest `reliable` samples and the rest, at the logits the method itself sees."""
+    """The entropy between the `reliable` most certain samples and the rest, at the logits that the method sees."""
     method.entropy_threshold = 0.0  # type: ignore[attr-defined]
     log_p = method.adapt(batch).log_softmax(1)
     entropies = (-(log_p.exp() * log_p).sum(1)).sort().values
@@ -100,9 +100,9 @@ def measure(share: float, rounds: int, names: list[str]) -> dict[str, Contender]
 
 
 def ratio(contenders: dict[str, Contender], name: str) -> float:
-    """A method's time as a multiple of Source's on the same batch in the same turn; the median of all.
+    """A method's time as a multiple of Source's on the same batch in the same turn; the median over all.
 
-    One that seldom takes part is compared with Source's median over the turn.
+    A method that rarely takes part is compared with Source's median over the turn.
     """
     base = contenders["source"].seconds
     if name in SELDOM:

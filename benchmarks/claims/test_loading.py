@@ -1,11 +1,11 @@
-"""How quick images come from disk: 2,000 photo-like JPEGs of 224 px.
+"""The speed of loading images from disk: 2,000 photo-like JPEGs of 224 px.
 
-Targets: the loader takes at most 1.3 times what bare Pillow decoding takes of a core, and cached reads are at least
-ten times as quick as decoding. All ways take turns on the same images in one process, so that a noisy machine slows
-them alike; figures are medians of the rounds. "Of a core" is processor time, workers included: on a shared machine
-wall time tells who else is there. Two workers are compared with two bare processes, since cores may share parts, and
-without their start and end, which have a row of their own: a task has 50,000 images. Their target is for bytes, since
-floats are made on the device; the other rows make them, too, on this CPU.
+Targets: the loader takes at most 1.3 times the CPU time of bare Pillow decoding, and cached reads are at least ten
+times as fast as decoding. All ways take turns on the same images in one process, so that a noisy machine slows them
+alike; figures are medians of the rounds. CPU time includes workers: on a shared machine, wall time depends on who else
+is running. Two workers are compared with two bare processes, since cores may share parts, and without their start and
+end, which have their own row: a task has 50,000 images. Their target is for bytes, since floats are made on the
+device; the other rows also make floats, on this CPU.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Chosen = NDArray[np.int64]
 
 @dataclass
 class Way:
-    """One way to images; what is measured is seconds per image: on the wall, and of processors."""
+    """One way to load images; measures seconds per image: wall time and CPU time."""
 
     run: Callable[[Chosen], object]
     images: int = IMAGES // ROUNDS
-    start: str = ""  # the way whose time is no part of this one's
+    start: str = ""  # the way whose time is subtracted from this one's
     against: str = "bare"
     seconds: list[tuple[float, float]] = field(default_factory=list)
 
@@ -109,7 +109,7 @@ def load_bytes(images: ImageSet, chosen: Chosen) -> None:
 
 def read_cached(cached: CachedImages, chosen: Chosen) -> None:
     for part in np.split(chosen, len(chosen) // BATCH):
-        cached.read(part)  # and let go, as a run does: keeping batches would measure the system's new memory
+        cached.read(part)  # and released, as in a run: keeping batches would measure memory allocation
 
 
 def make_ways(images: FolderImages, cached: CachedImages) -> dict[str, Way]:
@@ -141,7 +141,7 @@ def make_ways(images: FolderImages, cached: CachedImages) -> dict[str, Way]:
     }
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # forks with threads about, which do nothing
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # forks while idle threads exist
 def test_loading(images: FolderImages, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     cached = CachedImages(images, tmp_path, "bench", workers=2)

@@ -1,7 +1,7 @@
 """12 methods on 15 tasks with 3 seeds and 50,000 predictions each: `report` within 5 s, `compare` within 20 s.
 
-Both run as a user starts them, in a process of their own. What counts is the time that the processor worked, the best
-of three: the machine may be busy with other things.
+Both run as a user starts them, in their own process. What counts is CPU time, the best of three: the machine may be
+busy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ METHODS, SEEDS, IMAGES, CLASSES, BATCH = 12, 3, 50_000, 1000, 64
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store as a run on ImageNet-C leaves it; methods differ in accuracy by half a point each."""
+    """A store like that of a run on ImageNet-C; methods differ in accuracy by half a point each."""
     home = tmp_path_factory.mktemp("run")
     shipped = suite.load("imagenet-c-5")
     store = Store.create(home, shipped.name)
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def seconds(*words: object) -> float:
-    """Of three starts of `tta-bench`, the shortest."""
+    """The shortest of three runs of `tta-bench`."""
     found = []
     for _ in range(3):
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

@@ -1,8 +1,8 @@
 """The runner costs at most 2 % over a bare loop of `adapt` calls.
 
-Two parts. What the runner does between steps is timed inside one run, so no noise comes between: everything from the
-first line of `run_cell` to its record, but loading, building and the steps themselves. What it does to a step, by hooks
-and clocks, is the ratio of steps with and without them, taken side by side.
+Two parts. What the runner does between steps is timed inside one run, so noise affects both alike: everything from the
+first line of `run_cell` to its record, except loading, building and the steps themselves. What hooks and clocks add to
+a step is the ratio of steps with and without them, taken side by side.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def vit_tiny_work() -> Work:
 
 
 def between_steps(work: Work) -> float:
-    """What the runner does itself, as a share of the time of the steps."""
+    """The runner's own time, as a share of the time of the steps."""
     start = time.perf_counter()
     record, _ = run_cell(work)
     whole = time.perf_counter() - start

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
-from tta_bench.system import meanwhile, without_collector
+from tta_bench.system import in_background, without_collector
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +83,7 @@ def _check(suite: Suite, choices: Choices, site: Site) -> list[Finding]:
     """All findings. Torch takes seconds to import, and so does listing ImageNet-C: both go on at once."""
     from tta_bench.preflight.findings import in_data
 
-    with nullcontext() if "torch" in sys.modules else meanwhile(in_data, suite, choices, site) as data:
+    with nullcontext() if "torch" in sys.modules else in_background(in_data, suite, choices, site) as data:
         with without_collector():
             import timm  # noqa: F401  (for its models, which `check` is about to load)
 

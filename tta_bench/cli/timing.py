@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.timing.baseline import Baseline
-    from tta_bench.timing.session import Result, Tell
+    from tta_bench.timing.session import Result, ShowStatus
     from tta_bench.timing.workload import Spec
 
 BATCHES, THREADS = 4, 1
@@ -135,7 +135,7 @@ def run_check(args: argparse.Namespace) -> int:
     return status(result.verdicts)
 
 
-def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
+def _against_baseline(args: argparse.Namespace, tell: ShowStatus) -> Result:
     from tta_bench.timing import baseline
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.session import check
@@ -160,7 +160,7 @@ def _against_baseline(args: argparse.Namespace, tell: Tell) -> Result:
     return check(then, prepared, args.tolerance, budget, tell, exact_only=args.exact_only)
 
 
-def _against_revision(args: argparse.Namespace, tell: Tell) -> Result:
+def _against_revision(args: argparse.Namespace, tell: ShowStatus) -> Result:
     asked = spec(args)
     from tta_bench.timing.against import check_against, find
     from tta_bench.timing.measure import Budget
@@ -204,7 +204,7 @@ def _show_table(now: Baseline, console: Console, verdicts: list[Any] | None = No
 
 
 @contextmanager
-def telling(console: Console) -> Iterator[Tell]:
+def telling(console: Console) -> Iterator[ShowStatus]:
     """Says what goes on: in place on a terminal, not at all elsewhere."""
     from rich.text import Text
 

@@ -1,7 +1,7 @@
-"""Reads a stream's images ahead of the model: batches in the order of the plan, however many processes read.
+"""Prefetches a stream's images: batches in the order of the plan, however many processes read.
 
-Images travel as bytes, a quarter of the copy, and become floats on the device. Worker processes only decode: they
-are forked without touching the device, run on one thread, and hand over whole batches through shared memory.
+Images are copied as bytes, a quarter of the size, and become floats on the device. Worker processes only decode: they
+are forked without touching the device, run on one thread, and pass whole batches through shared memory.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ Batches = Generator[Tensor, None, None]  # an iterator that can be closed
 
 FORKS = sys.platform == "linux"
 AHEAD = 2  # batches per worker
-MOST_WORKERS = 8  # more than a benchmark's model can eat, fewer than a shared machine resents
+MOST_WORKERS = 8  # more than a model can use, few enough for a shared machine
 
 
 def batches(images: ImageSet, plan: Iterable[Indices], device: torch.device, *, workers: int = 0) -> Batches:
     """Floats in [0, 1] on the device: one batch for each array of positions in the plan, in that order.
 
-    What `images.read` raises as a UserError comes through as it is, from a worker too. Leave early through
-    `contextlib.closing`, so that no worker outlives the loop.
+    A UserError of `images.read` is passed on unchanged, from a worker, too. To leave early, use `contextlib.closing`,
+    so that no worker outlives the loop.
     """
     with closing(read_ahead(images, plan, workers=workers)) as host:
         if device.type == "cuda":
-            yield from _copied_ahead(host, device)
+            yield from _prefetch_to_gpu(host, device)
         elif device.type == "cpu":
-            yield from map(_Lender().floats, host)
+            yield from map(_BufferPool().floats, host)
         else:
             yield from (_floats(batch.to(device)) for batch in host)
 
 
 def read_ahead(images: ImageSet, plan: Iterable[Indices], *, workers: int = 0) -> Batches:
-    """The same batches as bytes in this machine's memory; each is good until the next is asked for."""
+    """The same batches as bytes in host memory; each is valid until the next is requested."""
     planned = list(plan)
     if workers and planned and not in_memory(images):
         yield from _from_workers(images, planned, min(workers, len(planned)))
@@ -65,22 +65,22 @@ def read_ahead(images: ImageSet, plan: Iterable[Indices], *, workers: int = 0) -
 
 
 def in_memory(images: ImageSet) -> bool:
-    """Whether images are at hand without decoding, so that handing them between processes would only cost."""
+    """Whether images need no decoding, so that passing them between processes would only cost time."""
     return isinstance(images, ArrayImages) or bool(getattr(images, "in_memory", False))
 
 
 def default_workers(images: ImageSet) -> int:
-    """As many workers as help: none for images at hand, else one per core up to a limit."""
+    """As many workers as help: none for images in memory, else one per core up to a limit."""
     return 0 if in_memory(images) else min(MOST_WORKERS, cores())
 
 
 def _read(images: ImageSet, indices: Indices) -> Tensor:
-    """One batch of bytes, always laid out alike: a model's rounding may follow the layout."""
+    """One batch of bytes, always in the same memory layout: a model's rounding may depend on it."""
     return torch.from_numpy(np.require(images.read(indices), np.uint8, ["C", "W"]))
 
 
 def _fill(place: Tensor, images: ImageSet, indices: Indices) -> None:
-    """Read one batch into its place in memory, directly where the images can."""
+    """Read one batch into its place in memory, directly if the images support it."""
     read_into = getattr(images, "read_into", None)
     if read_into is None:
         place.copy_(_read(images, indices))
@@ -89,9 +89,9 @@ def _fill(place: Tensor, images: ImageSet, indices: Indices) -> None:
 
 
 class _WholeBatches(Dataset[Any]):
-    """A dataset whose items are whole batches, each put into its place in memory that the processes share.
+    """A dataset whose items are whole batches, each written into its place in shared memory.
 
-    Sent as messages, batches would take new memory each time, and the system a quarter of the time to make it.
+    Sent as messages, each batch would need new memory, and allocating it would take a quarter of the time.
     """
 
     def __init__(self, images: ImageSet, places: Tensor) -> None:
@@ -109,22 +109,22 @@ class _WholeBatches(Dataset[Any]):
 
 def _from_workers(images: ImageSet, plan: list[Indices], workers: int) -> Batches:
     shape = (max(map(len, plan)), *_read(images, plan[0][:1]).shape[1:])
-    # While one batch is looked at, each worker may be at work on AHEAD others.
+    # While one batch is in use, each worker may be reading AHEAD others.
     places = _shared_bytes((workers * AHEAD + 2, *shape))
     jobs = [(i % len(places), indices) for i, indices in enumerate(plan)]
     with warnings.catch_warnings():
-        # More workers than cores are the user's choice, and these children stay away from the parent's threads.
+        # More workers than cores are the user's choice, and these children do not use the parent's threads.
         warnings.simplefilter("ignore")
         loader = DataLoader(
             _WholeBatches(images, places),
             sampler=jobs,
             batch_size=None,
             num_workers=workers,
-            collate_fn=_as_it_is,
+            collate_fn=_identity,
             prefetch_factor=AHEAD,
-            worker_init_fn=_leave_signals_to_the_parent,
+            worker_init_fn=_ignore_signals,
             multiprocessing_context="fork" if FORKS else None,
-            generator=torch.Generator(),  # else a draw from the global one would shift what methods draw
+            generator=torch.Generator(),  # else a draw from the global one would change what methods draw
         )
         incoming = iter(loader)
     try:
@@ -148,22 +148,22 @@ def _shared_bytes(shape: tuple[int, ...]) -> Tensor:
     if FORKS:  # not from /dev/shm, which containers keep small
         memory = mmap.mmap(-1, math.prod(shape))
         return torch.from_numpy(np.frombuffer(memory, np.uint8).reshape(shape))
-    apart = torch.empty(shape, dtype=torch.uint8)
-    apart.share_memory_()
-    return apart
+    shared = torch.empty(shape, dtype=torch.uint8)
+    shared.share_memory_()
+    return shared
 
 
-def _as_it_is(item: Any) -> Any:
+def _identity(item: Any) -> Any:
     return item
 
 
-def _leave_signals_to_the_parent(worker: int) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal, and a scheduler, send them to every process of a job
+def _ignore_signals(worker: int) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # terminals and schedulers send them to every process of a job
         signal.signal(number, signal.SIG_IGN)
 
 
-def _copied_ahead(host: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Copies the next batch to the GPU on a stream of its own while the current one is worked on."""
+def _prefetch_to_gpu(host: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
+    """Copies the next batch to the GPU on a separate stream while the current one is processed."""
     copying = torch.cuda.Stream(device)
     ahead: tuple[Tensor, torch.cuda.Event] | None = None
     for batch in host:
@@ -177,10 +177,10 @@ def _copied_ahead(host: Iterator[Tensor], device: torch.device) -> Iterator[Tens
 
 
 def _arrived(batch: Tensor, copied: torch.cuda.Event, device: torch.device) -> Tensor:
-    """The batch as floats, when they are there: waiting for them is reading, not adapting."""
+    """The batch as floats, once it has arrived: waiting for it counts as loading, not as adapting."""
     working = torch.cuda.current_stream(device)
-    working.wait_event(copied)  # not for the whole stream: the next batch is on its way there
-    batch.record_stream(working)  # its memory is not given away before this stream has read it
+    working.wait_event(copied)  # not for the whole stream, on which the next batch is being copied
+    batch.record_stream(working)  # its memory is not reused before this stream has read it
     floats = _floats(batch)
     working.synchronize()
     return floats
@@ -190,18 +190,18 @@ def _floats(batch: Tensor) -> Tensor:
     return batch.float().div_(255)
 
 
-class _Lender:
-    """Floats on a CPU, in memory of an earlier batch that no tensor holds any more: new memory takes the most time."""
+class _BufferPool:
+    """Converts batches to floats on a CPU, in buffers that no tensor uses any more: allocating takes the most time."""
 
     def __init__(self) -> None:
-        self._lent: list[tuple[NDArray[np.float32], weakref.ref[Any]]] = []
+        self._used: list[tuple[NDArray[np.float32], weakref.ref[Any]]] = []  # buffers and their views
 
     def floats(self, batch: Tensor) -> Tensor:
-        free = (memory for memory, holder in self._lent if holder() is None and memory.shape == batch.shape)
-        memory = next(free, None)
-        if memory is None:
-            memory = np.empty(batch.shape, np.float32)
-        lent = memory.view()  # lives as long as the tensor, its views and the graphs that saved it
-        self._lent = [(m, h) for m, h in self._lent if h() is not None] + [(memory, weakref.ref(lent))]
-        np.divide(batch.numpy(), np.float32(255), out=lent, dtype=np.float32)  # one pass over memory; torch takes two
-        return torch.from_numpy(lent)
+        free = (buffer for buffer, view in self._used if view() is None and buffer.shape == batch.shape)
+        buffer = next(free, None)
+        if buffer is None:
+            buffer = np.empty(batch.shape, np.float32)
+        view = buffer.view()  # lives as long as the tensor, its views and the graphs that saved it
+        self._used = [(b, v) for b, v in self._used if v() is not None] + [(buffer, weakref.ref(view))]
+        np.divide(batch.numpy(), np.float32(255), out=view, dtype=np.float32)  # one pass over memory; torch takes two
+        return torch.from_numpy(view)

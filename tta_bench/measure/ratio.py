@@ -1,6 +1,6 @@
-"""How many times longer one thing takes than another, with an interval. Who measures decides how it is estimated.
+"""How many times longer one thing takes than another, with an interval. The caller decides how to estimate it.
 
-Ratios live as logarithms: twice as slow and twice as fast are the same distance from equal.
+Intervals are computed with logarithms: twice as slow and twice as fast are equally far from equal.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from scipy.special import ndtri, stdtrit
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of times with its interval, which is NaN where too little was measured for one."""
+    """A ratio of times with its interval, which is NaN if too little was measured."""
 
     value: float
     low: float = math.nan
     high: float = math.nan
 
     def __truediv__(self, other: Ratio) -> Ratio:
-        """The change from another ratio that was measured on its own; both uncertainties count."""
+        """The change from another, independent ratio; both uncertainties count."""
         value = self.value / other.value
         down = math.hypot(math.log(self.value / self.low), math.log(other.high / other.value))
         up = math.hypot(math.log(self.high / self.value), math.log(other.value / other.low))
@@ -37,7 +37,7 @@ class Ratio:
 
     @property
     def bias(self) -> float:
-        """How far from equal it is at least: nothing where the interval holds 1."""
+        """How far from equal it is at least: 0 if the interval contains 1."""
         return max(self.low, 1 / self.high, 1.0) - 1
 
     @property

@@ -70,7 +70,7 @@ def _opened(path: Path, framework: str) -> Iterator[Any]:
         with safe_open(path, framework=framework) as file:
             yield file
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: no readable safetensors file ({error})") from error
+        raise UserError(f"{path}: not a readable safetensors file ({error})") from error
 
 
 def describe(path: Path) -> str:

@@ -158,7 +158,7 @@ def _has_note(path: Path) -> bool:
         with safe_open(path, framework="pt") as file:
             return checkpoint.HEADER in (file.metadata() or {})
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: no readable safetensors file ({error})") from error
+        raise UserError(f"{path}: not a readable safetensors file ({error})") from error
 
 
 def _from_checkpoint(name: str, path: Path) -> SourceModel:

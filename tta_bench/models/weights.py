@@ -1,6 +1,6 @@
-"""Networks by their timm name, with weights from the Hugging Face hub or from a file.
+"""timm networks with weights from the Hugging Face hub or from a file.
 
-A file may be .safetensors, .pth or .pt (read as weights only, so no code in it is run), or an .npz of the AugReg
+A file may be .safetensors, .pth or .pt (read as weights only, so none of its code runs), or an .npz of the AugReg
 release, which timm's own loader turns into a ViT.
 """
 
@@ -32,19 +32,19 @@ def from_hub(name: str) -> nn.Module:
 
     refuse_unknown(name)
     try:
-        with _no_waiting_for_a_missing_network():
+        with _offline_if_unreachable():
             network: nn.Module = timm.create_model(name, pretrained=True)
     except Exception as error:  # offline, no such tag, a damaged cache: timm and its hub raise many kinds
         line = (str(error).splitlines() or [""])[0]
         raise UserError(
             f"weights of '{name}' cannot be loaded ({type(error).__name__}: {line}): check the tag and the network; "
-            f"or say --model {name}=FILE with a {', '.join(SUFFIXES)} file; or fill the Hugging Face cache (HF_HOME)"
+            f"or use --model {name}=FILE with a {', '.join(SUFFIXES)} file; or fill the Hugging Face cache (HF_HOME)"
         ) from error
     return network
 
 
 def from_file(name: str, path: Path) -> nn.Module:
-    """A network of timm's name, with as many classes as the file's weights and with these weights, all of them."""
+    """A timm network with all of the file's weights, and as many classes as these have."""
     refuse_unknown(name)
     refuse_unreadable(path)
     if path.suffix not in SUFFIXES:
@@ -53,7 +53,7 @@ def from_file(name: str, path: Path) -> nn.Module:
 
 
 def refuse_unreadable(path: Path) -> None:
-    """A model file that cannot be opened, and why: of one that may not be read safetensors says that there is none."""
+    """Refuse a model file that cannot be opened, with the reason: safetensors reports unreadable files as missing."""
     try:
         if path.is_dir():
             raise UserError(f"model file {path} is a folder, expected {', '.join(SUFFIXES)}")
@@ -66,7 +66,7 @@ def refuse_unreadable(path: Path) -> None:
 
 
 def refuse_unknown(name: str) -> None:
-    """A name that timm does not know, with the nearest that it does."""
+    """Refuse a name that timm does not know, and suggest the closest one."""
     import timm
 
     base = name.partition(".")[0]
@@ -89,7 +89,7 @@ def _from_state(name: str, path: Path) -> nn.Module:
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors or .pth file, out of the wrappings that training scripts put around them."""
+    """The tensors of a .safetensors or .pth file, without the wrappers that training scripts add."""
     content: Any
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError
@@ -98,15 +98,15 @@ def read_state(path: Path) -> dict[str, Tensor]:
         try:
             return dict(load_file(path))
         except (SafetensorError, OSError) as error:
-            raise UserError(f"{path}: no readable safetensors file ({error})") from error
+            raise UserError(f"{path}: not a readable safetensors file ({error})") from error
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UserError(
-            f"{path}: is no file of weights alone, and nothing else is run: save the model's state_dict() instead"
+            f"{path}: holds more than weights, and its code is not run: save the model's state_dict() instead"
         ) from error
     except Exception as error:  # torch raises many kinds on broken files
-        raise UserError(f"{path}: no readable torch file ({' '.join(str(error).split())[:200]})") from error
+        raise UserError(f"{path}: not a readable torch file ({' '.join(str(error).split())[:200]})") from error
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
@@ -121,13 +121,13 @@ def _from_npz(name: str, path: Path) -> nn.Module:
     load: Any = getattr(network, "load_pretrained", None)
     depth = len(getattr(network, "blocks", ()))
     if load is None or depth != blocks:
-        raise UserError(f"{path}: has the {blocks} blocks of a ViT, but '{name}' has {depth}")
+        raise UserError(f"{path}: is a ViT with {blocks} blocks, but '{name}' has {depth}")
     with torch.no_grad():
         for parameter in network.parameters():
-            parameter.fill_(torch.nan)  # what the file does not fill will show
+            parameter.fill_(torch.nan)  # marks what the file does not fill
     try:
         load(str(path))
-    except Exception as error:  # another width or patch: timm leaves it to whatever fails first
+    except Exception as error:  # another width or patch size: timm does not check, so anything may fail
         line = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: weights do not fit '{name}' ({type(error).__name__}: {line})") from error
     unfilled = [key for key, parameter in network.named_parameters() if parameter.isnan().any()]
@@ -137,7 +137,7 @@ def _from_npz(name: str, path: Path) -> nn.Module:
 
 
 def _npz_shape(path: Path) -> tuple[int, int]:
-    """Classes and blocks of a ViT in an .npz, which timm's loader would not compare with the model's."""
+    """Classes and blocks of a ViT in an .npz, which timm's loader does not compare with the model's."""
     import numpy as np
 
     try:
@@ -147,16 +147,16 @@ def _npz_shape(path: Path) -> tuple[int, int]:
             if heads and blocks:
                 return content[heads[0]].shape[-1], len(blocks)
     except Exception as error:  # no zip, a cut off zip, pickled content
-        raise UserError(f"{path}: no readable .npz ({' '.join(str(error).split())[:200]})") from error
-    raise UserError(f"{path}: is no AugReg .npz with a head (expected head/bias and Transformer/encoderblock_0/…)")
+        raise UserError(f"{path}: not a readable .npz ({' '.join(str(error).split())[:200]})") from error
+    raise UserError(f"{path}: not an AugReg .npz with a head (expected head/bias and Transformer/encoderblock_0/…)")
 
 
-class _Undrawn(TorchFunctionMode):
-    """Leaves out the random numbers of a new network, which a file's weights replace: most of a ViT-B's building."""
+class _SkipInit(TorchFunctionMode):
+    """Skips the random initialisation, which a file's weights replace: most of the time to build a ViT-B."""
 
     draws: tuple[Any, ...] = (Tensor.uniform_, Tensor.normal_, Tensor.erfinv_)
-    draws += (nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_)  # these come before the tensor's own
-    scales: tuple[Any, ...] = (Tensor.mul_, Tensor.add_, Tensor.clamp_)  # what timm does to its draws for a parameter
+    draws += (nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_)  # called before the tensor's own
+    scales: tuple[Any, ...] = (Tensor.mul_, Tensor.add_, Tensor.clamp_)  # how timm scales its draws for a parameter
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
@@ -166,11 +166,11 @@ class _Undrawn(TorchFunctionMode):
 
 
 def _create(name: str, **changes: Any) -> nn.Module:
-    """A network whose weights are to be filled: they are whatever was in memory."""
+    """A network with uninitialised weights, to be filled from a file."""
     import timm
 
     try:
-        with _Undrawn():
+        with _SkipInit():
             network: nn.Module = timm.create_model(name, pretrained=False, **changes)
     except (RuntimeError, TypeError) as error:  # a tag that does not exist, a model without classes
         raise UserError(f"model '{name}' cannot be built: {' '.join(str(error).split())[:200]}") from error
@@ -183,8 +183,8 @@ def _head_name(network: nn.Module) -> str:
 
 
 @contextmanager
-def _no_waiting_for_a_missing_network() -> Iterator[None]:
-    """Without a network the hub's client tries for a minute before it looks into its cache; here it looks at once."""
+def _offline_if_unreachable() -> Iterator[None]:
+    """Without a network, read the hub's cache at once: its client would retry for a minute first."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE

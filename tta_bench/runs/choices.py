@@ -48,7 +48,7 @@ def refuse_misnamed(suite: Suite, choices: Choices) -> None:
 
 
 def refuse_unknown(label: str, suite: Suite, choices: Choices) -> None:
-    """Refuse a row that is not in the suite, is no installed method and names no method."""
+    """Refuse a row that is neither in the suite nor an installed method, and names no method."""
     known = {*suite.methods, *registry.installed().names()}
     if label not in known and "method" not in choices.overrides.get(label, {}):
         raise UserError(f"unknown method '{label}'{did_you_mean(label, known)}")

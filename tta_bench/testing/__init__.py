@@ -1,4 +1,4 @@
-"""The promises of a method, for its author's own tests: `check_method("mine")` or `check_method(Mine, lr=0.1)`.
+"""Checks the promises of a method, for its author's own tests: `check_method("mine")`, `check_method(Mine, lr=0.1)`.
 
 Every built-in method passes the same checks. They run in seconds, on a CPU, on a small ViT that they build themselves:
 
@@ -43,7 +43,7 @@ def check_method(
 def check_promises(
     method: str | type[Method], *, model: Callable[[], nn.Module] | None = None, pixels: int = PIXELS, **given: Any
 ) -> Iterator[tuple[str, str | None]]:
-    """Each promise, with what is wrong if it is broken; one that cannot be tried stops the others."""
+    """Each promise, and what is wrong if it is broken; stops if the method cannot be built."""
     subject = Subject(method, given, model, pixels) if model else _on_own_model(method, given)
     for promise, holds in PROMISES.items():
         try:
@@ -54,7 +54,7 @@ def check_promises(
             complaint = str(broken)
         except UserError as error:
             complaint = str(error)
-        except (Exception, SystemExit) as error:  # a stranger's method may raise anything
+        except (Exception, SystemExit) as error:  # third-party code may raise anything
             complaint = f"raised {one_line(error)}"
         yield promise, complaint
         if complaint is not None and holds is is_built:
@@ -68,7 +68,7 @@ def _on_own_model(method: str | type[Method], given: dict[str, Any]) -> Subject:
         try:
             with restored():
                 subject.build_unprepared()
-        except Exception:  # what is wrong is said when the promises are checked
+        except Exception:  # checking the promises reports what is wrong
             continue
         return subject
     return vit

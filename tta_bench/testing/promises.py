@@ -1,4 +1,4 @@
-"""What is checked of a method, promise by promise."""
+"""The promises of a method, each with its check."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tta_bench.testing.small import BATCH, CLASSES, stream
 
 
 class BrokenPromise(AssertionError):
-    """A method does not do what `Method` promises; the message names the promise in one line."""
+    """A method breaks a promise of `Method`; the message names the promise in one line."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The method under test, and what it is tried on."""
+    """The method under test, and what it is tested on."""
 
     method: str | type[Method]
     settings: dict[str, Any]
@@ -36,7 +36,7 @@ class Subject:
         return registry.installed().load(self.method) if isinstance(self.method, str) else self.method
 
     def build(self, model: nn.Module | None = None) -> Method:
-        """The method as a run has it: built, with its snapshot, and prepared."""
+        """The method as in a run: built, with its snapshot, and prepared."""
         method = self.build_unprepared(model)
         self.prepare(method)
         return method
@@ -56,7 +56,7 @@ class Subject:
         return stream(count=count, last=last, pixels=self.pixels)
 
     def first_run(self) -> list[Tensor]:
-        """The logits of a fresh method on `batches()`, what other runs are compared with."""
+        """The logits of a fresh method on `batches()`, to compare other runs with."""
         if "logits" not in self.kept:
             method = self.build()
             self.kept["logits"] = [method.adapt(batch).clone() for batch in self.batches()]
@@ -208,11 +208,11 @@ def _features_change_nothing(subject: Subject) -> None:
     for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
         _same(method.adapt(batch), expected, number, "features() or predict() changes what a later adapt does")
         with torch.no_grad():
-            looked: list[tuple[str, Any]] = [("features()['logits']", method.features(batch).get("logits"))]
-        looked.append(("predict()", method.predict(batch)))
-        for what, logits in looked:
+            outputs: list[tuple[str, Any]] = [("features()['logits']", method.features(batch).get("logits"))]
+        outputs.append(("predict()", method.predict(batch)))
+        for what, logits in outputs:
             right = isinstance(logits, Tensor) and logits.shape == expected.shape
-            _require(right, f"{what} is no tensor of shape {tuple(expected.shape)}")
+            _require(right, f"{what} is not a tensor of shape {tuple(expected.shape)}")
 
 
 def _stays_finite(subject: Subject) -> None:
@@ -242,7 +242,7 @@ PROMISES: dict[str, Callable[[Subject], None]] = {
     "features and predict change nothing": _features_change_nothing,
     "equal images keep everything finite": _stays_finite,
 }
-"""What is checked, in order: by name, so that a report can list what holds."""
+"""All checks in order, by the name that reports list."""
 
 
 def _same(found: Tensor, expected: Tensor, number: int, complaint: str) -> None:

@@ -1,4 +1,4 @@
-"""A small model and small streams, quick on any machine and the same on all."""
+"""A small model and small streams, fast on any machine and the same on all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLASSES, BATCH, PIXELS = 10, 8, 16
 
 
 def tiny_vit(seed: int = 3, num_classes: int = CLASSES, **changes: object) -> Any:
-    """A 12-block ViT for 16 px images, random but not untouched: sure enough of some samples to learn from."""
+    """A 12-block ViT for 16 px images, random but perturbed, and certain enough of some samples to learn from them."""
     from timm.models.vision_transformer import VisionTransformer
 
     config: dict[str, Any] = {
@@ -58,6 +58,6 @@ def stream(
     generator = torch.Generator().manual_seed(seed)
     images = []
     for n in [size] * (count - 1) + [last or size]:
-        colour = torch.rand(n, 3, 1, 1, generator=generator)  # images differ more than noise alone would let them
+        colour = torch.rand(n, 3, 1, 1, generator=generator)  # makes images differ more than noise alone
         images.append(0.6 * colour + 0.4 * torch.rand(n, 3, pixels, pixels, generator=generator))
     return images

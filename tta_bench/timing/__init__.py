@@ -1,1 +1,1 @@
-"""Timing that a noisy machine cannot fool: exact counts, and ratios measured side by side."""
+"""Timing that is robust to noise: exact counts, and ratios measured side by side."""

@@ -1,4 +1,4 @@
-"""Two revisions of the repository one stands in, side by side: the other one is built from a git worktree."""
+"""Compares two revisions of the current repository side by side, each built from a git worktree."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pathlib import Path
 
 from tta_bench.errors import UserError
 from tta_bench.timing.measure import Budget
-from tta_bench.timing.session import Result, Tell, compare_sides
-from tta_bench.timing.sides import Child, save
+from tta_bench.timing.session import Result, ShowStatus, compare_sides
+from tta_bench.timing.sides import ChildSide, save
 from tta_bench.timing.workload import Prepared
 
 
 def check_against(
-    revision: str, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell, *, exact_only: bool = False
+    revision: str, prepared: Prepared, tolerance: float, budget: Budget, show: ShowStatus, *, exact_only: bool = False
 ) -> Result:
-    """The checkout in the present folder, uncommitted changes included, against another revision of it."""
+    """Compare the checkout in the current folder, including uncommitted changes, with another revision."""
     top, commit = find(revision)
-    changed = _git("stash", "create").strip()  # a commit of the changes to tracked files; moves nothing
+    changed = _git("stash", "create").strip()  # a commit of the changes to tracked files; changes nothing
     with tempfile.TemporaryDirectory(prefix="tta-bench-timing-") as made:
         folder = Path(made)
         for name, which in (("old", commit), ("new", changed or "HEAD")):
-            tell(f"building {revision if name == 'old' else 'this checkout'}")
+            show(f"building {revision if name == 'old' else 'this checkout'}")
             with _worktree(which, folder / f"{name}-tree") as tree:
                 _install(tree, folder / name, revision if name == "old" else "this checkout")
         save(prepared.workload, folder / "workload.pt")
         threads = {"OMP_NUM_THREADS": str(prepared.workload.threads)}
         environment = {**os.environ, **threads}
-        old = Child(folder / "workload.pt", folder / "old", environment, f"revision {revision}".replace("/", "-"))
-        new = Child(folder / "workload.pt", folder / "new", environment, "this checkout")
+        old = ChildSide(folder / "workload.pt", folder / "old", environment, f"revision {revision}".replace("/", "-"))
+        new = ChildSide(folder / "workload.pt", folder / "new", environment, "this checkout")
         try:
-            result = compare_sides(old, new, prepared, tolerance, budget, tell, exact_only=exact_only)
+            result = compare_sides(old, new, prepared, tolerance, budget, show, exact_only=exact_only)
         finally:
             old.close()
             new.close()
@@ -45,7 +45,7 @@ def check_against(
 
 
 def find(revision: str) -> tuple[Path, str]:
-    """The repository of the present folder, and the commit behind a revision of it."""
+    """The repository of the current folder, and the commit of a revision."""
     return Path(_git("rev-parse", "--show-toplevel").strip()), _commit(revision)
 
 
@@ -68,7 +68,7 @@ def _commit(revision: str) -> str:
 
 @contextmanager
 def _worktree(commit: str, folder: Path) -> Iterator[Path]:
-    """Another revision's files beside the present ones; git forgets the place afterwards."""
+    """A worktree of another revision, removed afterwards."""
     _git("worktree", "add", "--detach", "--quiet", str(folder), commit)
     try:
         yield folder
@@ -77,7 +77,7 @@ def _worktree(commit: str, folder: Path) -> Iterator[Path]:
 
 
 def _install(tree: Path, packages: Path, revision: str) -> None:
-    """Put a revision's packages, entry points included, into a folder of their own. Dependencies are those here."""
+    """Install a revision's packages and entry points into their own folder; dependencies are shared."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     alone = ["--no-deps", "--no-build-isolation", "--target", str(packages)]
     done = subprocess.run([*pip, *alone, str(tree)], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What a timing record holds: exact counts and ratios to Source, with where and on what they were measured."""
+"""Timing records: exact counts and ratios to Source, with the workload and the machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Timing:
     sample_forwards: Whole
     sample_backwards: Whole
     optimizer_steps: Whole
-    ratio: Ratio | None = None  # to Source; none for Source itself, and where only counts were taken
+    ratio: Ratio | None = None  # to Source; None for Source itself, and if only counts were taken
     passes: int = 0
     seconds: float | None = None  # of one pass; comparable on the same hardware only
 
@@ -42,7 +42,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Identity:
-    """What was asked for, so that a check can ask again, and what came of it, to be compared."""
+    """What was requested, so that a check can repeat it, and what it resolved to, for comparison."""
 
     suite: str
     task: str
@@ -50,7 +50,7 @@ class Identity:
     batches: Count
     threads: Count
     device: str
-    methods: tuple[str, ...]  # as asked for, without settings
+    methods: tuple[str, ...]  # as requested, without settings
     set: tuple[str, ...]
     weights: str
     stream: str
@@ -60,7 +60,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Baseline:
-    """All methods' figures, the workload they speak of, and the machine."""
+    """The figures of all methods, with their workload and machine."""
 
     workload: Identity
     machine: dict[str, Any]
@@ -68,7 +68,7 @@ class Baseline:
     methods: dict[str, Timing]
 
     def write(self, path: Path) -> None:
-        """Whole or not at all."""
+        """Write the file atomically."""
         text = json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False)
         try:
             write_whole(path, f"{text}\n".encode())
@@ -77,7 +77,7 @@ class Baseline:
 
 
 def read(path: Path) -> Baseline:
-    """A baseline from its file; whatever is wrong with it is one line."""
+    """Read a baseline; anything wrong with it is a one-line UserError."""
     hint = "make one with `tta-bench timing record --out FILE`"
     where = f"baseline {path}"
     try:
@@ -89,7 +89,7 @@ def read(path: Path) -> Baseline:
             if timing.ratio and not 0 < timing.ratio.low <= timing.ratio.value <= timing.ratio.high < math.inf:
                 raise UserError(f"{where}: methods: {name}: ratio: expected 0 < low <= value <= high")
         if not any(timing.ratio for timing in found.methods.values()):
-            raise UserError(f"{where}: holds no method but Source, so it watches nothing")
+            raise UserError(f"{where}: has no method but Source, so there is nothing to check")
     except OSError as error:
         raise UserError(f"{where}: {error.strerror}; {hint}") from error
     except UserError as error:

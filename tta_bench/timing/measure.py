@@ -1,4 +1,4 @@
-"""Takes times side by side, batch by batch in alternating order, until all is clear or the time is up."""
+"""Times pairs side by side, batch by batch in alternating order, until all are clear or time is up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tta_bench.measure.ratio import Ratio
 from tta_bench.timing.ratio import Floats, estimate
 
 Step = Callable[[int], float]  # number of a batch -> seconds
-FIRST_LOOK = 6  # passes; fewer know too little of their own spread
+FIRST_CHECK = 6  # passes; fewer estimate their own spread badly
 NOISE_PASSES = 30
 
 
@@ -27,7 +27,7 @@ class Pair:
     other_seconds: list[list[float]] = field(default_factory=list)
 
     def run(self, batches: int) -> None:
-        """One pass; who goes first alternates from batch to batch and from pass to pass."""
+        """One pass; the order alternates from batch to batch and from pass to pass."""
         turn = len(self.base_seconds)
         base: list[float] = []
         other: list[float] = []
@@ -49,12 +49,12 @@ class Pair:
 
     @property
     def seconds(self) -> float:
-        """Of a pass of the other way: the median of each batch."""
+        """Seconds of one pass of `other`: the sum of the medians of each batch."""
         return float(np.median(self.other_seconds, axis=0).sum())
 
 
 class Budget:
-    """Time that may be spent, counted from the start of the command."""
+    """A time limit, counted from the start of the command."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -74,24 +74,24 @@ def measure(
 ) -> None:
     """Run passes of all pairs, then of those that are not clear yet, while the budget lasts.
 
-    Every pair gets its first passes whatever the budget: without them nothing at all can be said.
+    Every pair gets its first passes whatever the budget: without them nothing can be estimated.
     """
     pairs = list(pairs)
-    passes, next_look, longest = 0, FIRST_LOOK, 0.0
-    while pairs and (passes < FIRST_LOOK or budget.left > longest):
+    passes, next_check, longest = 0, FIRST_CHECK, 0.0
+    while pairs and (passes < FIRST_CHECK or budget.left > longest):
         start = budget.left
         for pair in pairs:
             pair.run(batches)
         passes += 1
         longest = max(longest, start - budget.left)
-        if passes >= next_look:
-            next_look = passes + max(1, passes // 5)  # each look is a chance to be wrong: fewer and fewer of them
+        if passes >= next_check:
+            next_check = passes + max(1, passes // 5)  # each check is a chance to be wrong, so they become rarer
             pairs = [pair for pair in pairs if not is_clear(pair)]
         on_pass(passes, len(pairs))
 
 
 def noise(base: Step, twin: Step, batches: int) -> Ratio:
-    """The ratio of two runs of the same thing on this machine now: its reach is the noise floor."""
+    """The ratio of two identical runs on this machine now; its reach is the noise floor."""
     pair = Pair("noise", base, twin)
     for _ in range(NOISE_PASSES):
         pair.run(batches)

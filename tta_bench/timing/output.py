@@ -16,12 +16,12 @@ HEADLINES = {
     1: "a method is slower or does more work",
     3: "cannot tell for at least one method",
 }
-COUNTED = {0: "no method does more work", 1: "a method does more work"}  # where no clock was asked
+COUNTED = {0: "no method does more work", 1: "a method does more work"}  # if nothing was timed
 COLUMNS = ("method", "verdict", "× Source", "± %", "forwards", "backwards", "steps", "ms/batch")
 
 
 def headline(verdicts: list[Verdict]) -> str:
-    """The result in a few words."""
+    """The result as a headline."""
     timed = any(verdict.change for verdict in verdicts)
     return f"Timing: {HEADLINES[status(verdicts)] if timed else COUNTED[status(verdicts)]}."
 
@@ -49,7 +49,7 @@ def rows(now: Baseline, verdicts: list[Verdict] | None = None) -> list[list[str]
 
 
 def where(now: Baseline) -> str:
-    """On what and where, in one line."""
+    """The workload and the machine, in one line."""
     work, machine = now.workload, now.machine
     threads = f"{work.threads} thread{'s' if work.threads > 1 else ''}"
     return (
@@ -72,7 +72,7 @@ def markdown(result: Result) -> str:
 
 
 def as_json(result: Result, asked: dict[str, Any]) -> str:
-    """For scripts: the verdicts, what was asked for and all figures."""
+    """For scripts: the verdicts, the request and all figures."""
     data: dict[str, Any] = {
         **asked,
         "status": status(result.verdicts),

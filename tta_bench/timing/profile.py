@@ -20,7 +20,7 @@ from tta_bench.timing.workload import REFERENCE, Prepared
 
 STEP = "tta-bench: step"
 PARTS = ("forward", "backward", "optimiser", "host sync", "Python and rest", "loading")
-# Operators that make the host wait for a value of the device; on a CPU they cost nothing much.
+# Operators that make the host wait for a value from the device; cheap on a CPU.
 SYNCS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::nonzero")
 CUDA_SYNCS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 
@@ -32,7 +32,7 @@ class Profile:
     parts: dict[str, float]
     device_parts: dict[str, float]  # on a GPU: time of its kernels
     operators: list[tuple[str, str, float]]  # part, name, milliseconds; the costliest first
-    step: float  # without the profiler, which slows it
+    step: float  # without the profiler's overhead
     times_source: float
 
 
@@ -67,7 +67,7 @@ def take(prepared: Prepared, label: str, trace: Path) -> Profile:
 
 @contextmanager
 def _mute_stderr() -> Iterator[None]:
-    """torch's profiler writes lines of its own to stderr when it starts and stops, past Python and its log level."""
+    """Silence torch's profiler, which writes to stderr directly when it starts and stops."""
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -103,13 +103,13 @@ class Tally:
         covered = 0.0
         for event in _tops(events):
             self._add(event, part_of(event.name))
-            # A GPU's backward runs in a thread of its own, while the step's thread waits for it.
+            # On a GPU, backward runs in its own thread while the step's thread waits.
             is_inside = event.thread in threads or part_of(event.name) == "backward"
             covered += event.cpu_time_total if is_inside else 0.0
         self.host["Python and rest"] += max(0.0, sum(event.cpu_time_total for event in steps) - covered)
 
     def _add(self, event: Any, part: str) -> None:
-        """An event's own time to its part, its children's to theirs; what backward calls is backward."""
+        """Add an event's own time to its part, and its children's to theirs; what backward calls is backward."""
         self.host[part] += event.self_cpu_time_total
         self.device[part] += getattr(event, "self_device_time_total", 0.0)
         self.operators[part, event.name] += event.self_cpu_time_total

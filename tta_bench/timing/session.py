@@ -1,4 +1,4 @@
-"""Records and checks timings: builds the pairs, lets them be measured, and hears the gates."""
+"""Records and checks timings: builds pairs, measures them, and applies the gates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tta_bench.measure import environment
 from tta_bench.measure.ratio import Ratio
 from tta_bench.timing.baseline import Baseline, Timing
 from tta_bench.timing.measure import Budget, Pair, measure, noise
-from tta_bench.timing.sides import Here, Side, SideFailed
+from tta_bench.timing.sides import LocalSide, Side, SideFailed
 from tta_bench.timing.verdict import RatioGate, Verdict, changed_settings, exact_gate, missing
-from tta_bench.timing.workload import REFERENCE, Prepared, refuse_other
+from tta_bench.timing.workload import REFERENCE, Prepared, refuse_other_workload
 
 PRECISE = 0.01  # half an interval's width at which a recording is good enough
-Tell = Callable[[str], None]
+ShowStatus = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Result:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Where figures come from."""
+    """The environment of the figures."""
     return environment.describe(torch.device(device))
 
 
-def count(prepared: Prepared, side: Side, tell: Tell, labels: Iterable[str] = ()) -> dict[str, Timing]:
-    """The exact counts of every method, or of some."""
+def count(prepared: Prepared, side: Side, show: ShowStatus, labels: Iterable[str] = ()) -> dict[str, Timing]:
+    """The exact counts of every method, or of these."""
     found = {}
     for label in labels or prepared.workload.methods:
-        tell(f"counting {label}")
+        show(f"counting {label}")
         counts = side.counts(label)
         found[label] = Timing(
             settings=prepared.settings[label],
@@ -50,29 +50,29 @@ def count(prepared: Prepared, side: Side, tell: Tell, labels: Iterable[str] = ()
     return found
 
 
-def record(prepared: Prepared, budget: Budget, tell: Tell) -> Baseline:
-    """Counts and ratios of every method, as sure as the budget allows."""
-    side = Here(prepared.workload)
-    timings = count(prepared, side, tell)
-    floor = _noise(side, prepared, tell).reach
+def record(prepared: Prepared, budget: Budget, show: ShowStatus) -> Baseline:
+    """Counts and ratios of every method, as precise as the budget allows."""
+    side = LocalSide(prepared.workload)
+    timings = count(prepared, side, show)
+    floor = _noise(side, prepared, show).reach
     pairs = _against_source(side, timings)
     measure(
         pairs.values(),
         prepared.identity.batches,
         lambda pair: pair.ratio.width < PRECISE,
         budget,
-        _teller(tell, len(pairs)),
+        _on_pass(show, len(pairs)),
     )
     return _baseline(prepared, floor, timings, pairs)
 
 
 def check(
-    then: Baseline, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell, *, exact_only: bool = False
+    then: Baseline, prepared: Prepared, tolerance: float, budget: Budget, show: ShowStatus, *, exact_only: bool = False
 ) -> Result:
-    """Hold the methods against a baseline: the exact gate for all, the ratio gate for those that pass it."""
-    refuse_other(then.workload, prepared.identity)
-    side = Here(prepared.workload)
-    now = count(prepared, side, tell)
+    """Compare the methods with a baseline: the exact gate for all, the ratio gate for those that pass it."""
+    refuse_other_workload(then.workload, prepared.identity)
+    side = LocalSide(prepared.workload)
+    now = count(prepared, side, show)
     known = {name: timing for name, timing in now.items() if name in then.methods}
     exact = {name: verdict for name, t in known.items() if (verdict := exact_gate(name, then.methods[name], t))}
     notes = _hardware(then, prepared)
@@ -82,7 +82,7 @@ def check(
         verdicts += [_same_counts(name, then.methods[name], now[name]) for name in same]
         return Result(verdicts, _baseline(prepared, None, now, {}), notes)
 
-    gate = RatioGate(tolerance, _noise(side, prepared, tell))
+    gate = RatioGate(tolerance, _noise(side, prepared, show))
     notes += _noise_note(gate)
     bases = {name: ratio for name in same if (ratio := then.methods[name].ratio) is not None}
     verdicts += [
@@ -94,7 +94,7 @@ def check(
         prepared.identity.batches,
         lambda pair: gate.outcome(pair.ratio / bases[pair.name]) != "cannot tell",
         budget,
-        _teller(tell, len(pairs)),
+        _on_pass(show, len(pairs)),
     )
     verdicts += [
         gate.verdict(name, pair.ratio / bases[name], _times_source(pair.ratio, then.methods[name], now[name]))
@@ -104,18 +104,25 @@ def check(
 
 
 def compare_sides(
-    old: Side, new: Side, prepared: Prepared, tolerance: float, budget: Budget, tell: Tell, *, exact_only: bool = False
+    old: Side,
+    new: Side,
+    prepared: Prepared,
+    tolerance: float,
+    budget: Budget,
+    show: ShowStatus,
+    *,
+    exact_only: bool = False,
 ) -> Result:
-    """Two revisions side by side, each in a process of its own: no stored baseline, no Source between."""
-    now = count(prepared, new, tell)
-    then = {name: timing for name in now if (timing := _count_if_known(prepared, old, name, tell))}
+    """Compare two revisions side by side, each in its own process: needs no baseline and no ratio to Source."""
+    now = count(prepared, new, show)
+    then = {name: timing for name in now if (timing := _count_if_known(prepared, old, name, show))}
     known = {name: timing for name, timing in now.items() if name in then}
     exact = {name: verdict for name, t in known.items() if (verdict := exact_gate(name, then[name], t))}
     only_new = missing(then, now, "the other revision")
     if exact_only:
         same = [_same_counts(name, then[name], t) for name, t in known.items() if name not in (*exact, REFERENCE)]
         return Result([*exact.values(), *only_new, *same], _baseline(prepared, None, now, {}), [])
-    tell("how noisy is this machine?")
+    show("measuring noise")
     batches = prepared.identity.batches
     gate = RatioGate(tolerance, noise(old.step(REFERENCE), new.step(REFERENCE), batches))
     pairs = {name: Pair(name, old.step(name), new.step(name)) for name in known if name not in (*exact, REFERENCE)}
@@ -124,36 +131,36 @@ def compare_sides(
         batches,
         lambda pair: gate.outcome(pair.ratio) != "cannot tell",
         budget,
-        _teller(tell, len(pairs)),
+        _on_pass(show, len(pairs)),
     )
     verdicts = [gate.verdict(name, pair.ratio, f"both side by side, {_rounds(pair)}") for name, pair in pairs.items()]
     found = _baseline(prepared, gate.noise.reach, now, {})
     return Result([*exact.values(), *only_new, *verdicts], found, _noise_note(gate))
 
 
-def _count_if_known(prepared: Prepared, side: Side, label: str, tell: Tell) -> Timing | None:
-    """None where the side has no such method: a change may add one."""
+def _count_if_known(prepared: Prepared, side: Side, label: str, show: ShowStatus) -> Timing | None:
+    """None if the side has no such method: a change may add one."""
     try:
-        return count(prepared, side, tell, (label,))[label]
+        return count(prepared, side, show, (label,))[label]
     except SideFailed as error:
         if error.is_unknown:
             return None
         raise
 
 
-def _noise(side: Here, prepared: Prepared, tell: Tell) -> Ratio:
-    tell("how noisy is this machine?")
+def _noise(side: LocalSide, prepared: Prepared, show: ShowStatus) -> Ratio:
+    show("measuring noise")
     return noise(side.step(REFERENCE), side.twin(REFERENCE), prepared.identity.batches)
 
 
 def _noise_note(gate: RatioGate) -> list[str]:
-    told = f"Noise floor: two runs of the same thing may look {100 * gate.noise.reach:.1f} % apart here and now"
+    note = f"Noise floor: two identical runs may differ by {100 * gate.noise.reach:.1f} % here and now"
     if gate.noise.bias:
-        return [f"{told}; they differ by {100 * gate.noise.bias:.1f} % at least, which is added to the tolerance."]
-    return [f"{told}."]
+        return [f"{note}; they differ by at least {100 * gate.noise.bias:.1f} %, which is added to the tolerance."]
+    return [f"{note}."]
 
 
-def _against_source(side: Here, timings: dict[str, Timing]) -> dict[str, Pair]:
+def _against_source(side: LocalSide, timings: dict[str, Timing]) -> dict[str, Pair]:
     source = side.step(REFERENCE)
     return {name: Pair(name, source, side.step(name)) for name in timings if name != REFERENCE}
 
@@ -186,14 +193,14 @@ def _times_source(ratio: Ratio, then: Timing, now: Timing) -> str:
 
 def _same_counts(name: str, then: Timing, now: Timing) -> Verdict:
     fewer = [what for what, total in now.counts.items() if total / now.images < then.counts[what] / then.images]
-    told = f"fewer {' and '.join(fewer)} than the baseline" if fewer else "the same counts as the baseline"
+    summary = f"fewer {' and '.join(fewer)} than the baseline" if fewer else "the same counts as the baseline"
     per_image = f"{now.sample_forwards / now.images:.4g} forwards and {now.sample_backwards / now.images:.4g} backwards"
-    return Verdict(name, "ok", f"{told}: {per_image} per image, {now.optimizer_steps} optimiser steps")
+    return Verdict(name, "ok", f"{summary}: {per_image} per image, {now.optimizer_steps} optimiser steps")
 
 
 def _rounds(pair: Pair) -> str:
     return f"{len(pair.base_seconds)} passes over {len(pair.base_seconds[0])} batches"
 
 
-def _teller(tell: Tell, pairs: int) -> Callable[[int, int], None]:
-    return lambda passes, open_: tell(f"pass {passes}: {pairs - open_} of {pairs} methods are clear")
+def _on_pass(show: ShowStatus, pairs: int) -> Callable[[int, int], None]:
+    return lambda passes, open_: show(f"pass {passes}: {pairs - open_} of {pairs} methods are clear")

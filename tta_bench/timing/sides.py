@@ -1,4 +1,4 @@
-"""Where steps run: in this process, or in a child that has another revision installed."""
+"""Runs steps in this process, or in a child process with another revision."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Side(Protocol):
 
 
 class SideFailed(UserError):
-    """A method that works in one revision does not in the other."""
+    """A method fails in one of the revisions."""
 
     def __init__(self, side: str, reason: str) -> None:
         super().__init__(f"{side}: {reason}")
         self.is_unknown = reason.startswith("unknown method")
 
 
-class Here:
-    """This process. Methods are built once, when first asked for."""
+class LocalSide:
+    """Runs steps in this process. Methods are built once, when first used."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -55,15 +55,15 @@ class Here:
         return self.step(label).counts
 
 
-class Child:
-    """A process that imports another revision: its folder comes first on the path."""
+class ChildSide:
+    """Runs steps in a child process that imports another revision: its folder comes first on the path."""
 
     def __init__(self, workload: Path, packages: Path, environment: dict[str, str], name: str) -> None:
         self.name = name
         others = [str(Path(part).absolute()) for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
         environment = {**environment, "PYTHONPATH": os.pathsep.join([str(packages), *others])}
         self._log = workload.with_name(f"{name}.log").open("w+")
-        # Not by its path alone: Python would put this file's own folder first on the child's path.
+        # Not as a script: Python would put this file's folder first on the child's path.
         start = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
         self._process = subprocess.Popen(
             [sys.executable, "-c", start, steps.__file__, str(workload)],
@@ -72,7 +72,7 @@ class Child:
             stderr=self._log,
             text=True,
             env=environment,
-            cwd=workload.parent,  # "" is on the path of `-c`, and must hold no package
+            cwd=workload.parent,  # `-c` puts this folder on the path, so it must hold no package
         )
 
     def step(self, label: str) -> Step:
@@ -84,7 +84,7 @@ class Child:
 
     def close(self) -> None:
         self._process.kill()
-        self._process.communicate()  # closes the pipes, too
+        self._process.communicate()  # also closes the pipes
         self._log.close()
 
     def _ask(self, label: str, number: int | None) -> Any:
@@ -100,7 +100,7 @@ class Child:
             self._log.seek(0)
             last = self._log.read().strip().splitlines()[-1:] or ["no message"]
             if last[0].startswith(("ImportError", "ModuleNotFoundError")) and "tta_bench" in last[0]:
-                raise UserError(f"{self.name} cannot be timed, it is older than timing itself ({last[0]})")
+                raise UserError(f"{self.name} cannot be timed: it is older than `tta-bench timing` ({last[0]})")
             raise UserError(f"{self.name} cannot run '{label}': {last[0]}")
         found = json.loads(line)
         if isinstance(found, dict) and "error" in found:
@@ -109,5 +109,5 @@ class Child:
 
 
 def save(workload: Workload, path: Path) -> None:
-    """For children to read."""
+    """Save a workload for child processes."""
     torch.save({**asdict(workload), "class_mask": workload.class_mask}, path)

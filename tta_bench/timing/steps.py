@@ -1,7 +1,7 @@
-"""Adapt steps on fixed batches: what is timed, here or in a process of another revision.
+"""Adapt steps on fixed batches: what is timed, here or in a child process with another revision.
 
-As a script it serves steps to a parent: one JSON line in, one out (`python steps.py WORKLOAD`). Another revision of the
-harness may be what it imports then, so it imports few names.
+As a script it serves steps to a parent: one JSON line in, one out (`python steps.py WORKLOAD`). It may then import
+another revision of the harness, so it imports few names.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Workload:
 
 
 class Steps:
-    """A method's adapt steps over the batches, again and again from the source weights."""
+    """A method's adapt steps over the batches; every pass starts from the source weights."""
 
     def __init__(self, workload: Workload, label: str) -> None:
         torch.set_num_threads(workload.threads)
@@ -54,7 +54,7 @@ class Steps:
         name, settings = workload.methods[label]
         device = torch.device(workload.device)
         if device.type == "cuda" and device.index is not None:
-            torch.cuda.set_device(device)  # a method's own `.cuda()` means this one, in a child process as well
+            torch.cuda.set_device(device)  # a method's own `.cuda()` then uses this GPU, in a child process, too
         self._session = Session(
             Setup(
                 method=name,
@@ -77,7 +77,7 @@ class Steps:
                 raise ValueError("after reset() the same batches take another number of passes or steps")
 
     def _count(self, num_classes: int) -> dict[str, int]:
-        """One pass that nobody times, and what it computes: exact numbers that no noise touches."""
+        """The exact counts of one untimed pass."""
         with CostCounter(self._session.model) as cost:
             for batch in self.batches:
                 logits = self._session.adapt(batch)
@@ -89,7 +89,7 @@ class Steps:
         return {name: getattr(cost, name) for name in COUNTS}
 
     def __call__(self, number: int) -> float:
-        """Seconds of one step; a pass begins with the source weights, so every pass does the same work."""
+        """Seconds of one step; a pass starts from the source weights, so every pass does the same work."""
         with naming(self.label):
             if number == 0:
                 self.method.reset()
@@ -100,16 +100,16 @@ class Steps:
 
 @contextmanager
 def naming(label: str) -> Iterator[None]:
-    """Whatever a method raises becomes one line that names it."""
+    """Any exception of a method becomes a one-line UserError that names it."""
     try:
         yield
-    except (Exception, SystemExit) as error:  # a stranger's method may raise anything
+    except (Exception, SystemExit) as error:  # third-party code may raise anything
         line = " ".join(str(error).split()) or "no message"
         raise UserError(f"method '{label}' failed: {type(error).__name__}: {line}") from error
 
 
 def serve(path: Path, answer: Callable[[Any], None]) -> None:
-    """Build methods and run steps as the parent asks, until it hangs up."""
+    """Build methods and run steps as the parent requests, until it closes the pipe."""
     workload = Workload(**torch.load(path, weights_only=True))
     steps: dict[str, Steps] = {}
     for line in sys.stdin:
@@ -124,5 +124,5 @@ def serve(path: Path, answer: Callable[[Any], None]) -> None:
 
 if __name__ == "__main__":
     channel = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a method prints must not get between the answers
+    os.dup2(2, 1)  # what a method prints must not mix with the answers
     serve(Path(sys.argv[1]), lambda value: print(json.dumps(value), file=channel, flush=True))

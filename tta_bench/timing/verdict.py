@@ -1,4 +1,4 @@
-"""The two gates: exact counts that no noise touches, and ratios that fail only when the whole interval does."""
+"""The two gates: exact counts without noise, and ratios that fail only if their whole interval does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILS: tuple[Outcome, ...] = ("more work", "slower")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found about one method; it says its own sentence."""
+    """The result of a check for one method, as a sentence."""
 
     method: str
     outcome: Outcome
@@ -29,7 +29,7 @@ class Verdict:
 
 
 def status(verdicts: list[Verdict]) -> int:
-    """The exit status: 1 if one fails, 3 if one cannot be told, else 0."""
+    """The exit status: 1 if a method fails, 3 if one is undecided, else 0."""
     outcomes = {verdict.outcome for verdict in verdicts}
     return 1 if outcomes & set(FAILS) else 3 if "cannot tell" in outcomes else 0
 
@@ -49,7 +49,7 @@ def _count(name: str, then: float, now: float) -> str:
 
 
 def changed_settings(then: Timing, now: Timing) -> str:
-    """Which settings differ from the baseline's, in words; empty if none does."""
+    """The settings that differ from the baseline's, in words; empty if none do."""
     keys = sorted(then.settings.keys() | now.settings.keys())
     differ = [key for key in keys if then.settings.get(key) != now.settings.get(key)]
     shown = ", ".join(f"{key} {then.settings.get(key)} → {now.settings.get(key)}" for key in differ)
@@ -58,17 +58,17 @@ def changed_settings(then: Timing, now: Timing) -> str:
 
 @dataclass(frozen=True)
 class RatioGate:
-    """Fails when the whole interval of the change lies above the tolerance."""
+    """Fails if the whole interval of the change lies above the tolerance."""
 
     tolerance: float
-    noise: Ratio  # of two runs of the same thing: an honest machine's interval holds 1
+    noise: Ratio  # of two identical runs: an unbiased machine's interval contains 1
 
     def outcome(self, change: Ratio) -> Outcome:
         if change.low > (1 + self.tolerance) * (1 + self.noise.bias):
             return "slower"
         return "ok" if change.high < 1 + self.tolerance else "cannot tell"
 
-    def verdict(self, method: str, change: Ratio, told: str) -> Verdict:
+    def verdict(self, method: str, change: Ratio, detail: str) -> Verdict:
         outcome = self.outcome(change)
         sure = f"{LEVEL:.0%} interval {_percent(change.low)} to {_percent(change.high)}"
         limit = f"{self.tolerance:.1%}".replace("%", " %").replace(".0 ", " ")
@@ -77,7 +77,7 @@ class RatioGate:
             "slower": f"slower by more than {limit}",
             "cannot tell": f"cannot tell whether it is slower by more than {limit}",
         }[outcome]
-        return Verdict(method, outcome, f"{words}: {_percent(change.value)} ({sure}), {told}", change)
+        return Verdict(method, outcome, f"{words}: {_percent(change.value)} ({sure}), {detail}", change)
 
 
 def _percent(ratio: float) -> str:
@@ -85,6 +85,6 @@ def _percent(ratio: float) -> str:
 
 
 def missing(then: Mapping[str, Timing], now: Mapping[str, Timing], where: str) -> list[Verdict]:
-    """Methods that only one side has are named, and fail nothing."""
-    told = f"is new: {where} does not have it, so there is nothing to compare"
-    return [Verdict(name, "new", told) for name in now if name not in then]
+    """Verdicts on methods that the other side does not have; they fail nothing."""
+    sentence = f"is new: {where} does not have it, so there is nothing to compare"
+    return [Verdict(name, "new", sentence) for name in now if name not in then]

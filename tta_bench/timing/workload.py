@@ -1,4 +1,4 @@
-"""What is timed: the first batches of a suite's first task, for every method that is asked for."""
+"""What is timed: the first batches of a suite's first task, for every requested method."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ REFERENCE = "source"
 
 @dataclass(frozen=True)
 class Spec:
-    """The choices that make a workload; a baseline keeps them, so that a check repeats them."""
+    """The choices that define a workload; a baseline stores them, so that a check can repeat them."""
 
     suite: str = suite.SMALL
     methods: tuple[str, ...] = ()  # empty: those of the suite
     model: str | None = None
     batch_size: int | None = None
     batches: int = 4
-    threads: int = 1  # one: a busy neighbour then slows a method and Source alike
+    threads: int = 1  # with one, a busy neighbour slows a method and Source alike
     device: str = "auto"
     set: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A workload, and what names it in a baseline."""
+    """A workload, and its identity in a baseline."""
 
     workload: Workload
     identity: Identity
@@ -48,7 +48,7 @@ class Prepared:
 
 
 def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
-    """Check the choices, read the batches. Source is always there: it is what the others are measured against."""
+    """Check the choices and read the batches. Source is always included: the others are measured against it."""
     chosen = suite.load(spec.suite)
     asked = spec.methods or tuple(chosen.methods)
     choices = Choices(
@@ -66,7 +66,9 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
     first = works[0]
     batches = list(first.stream.batches(first.cell.batch_size))
     if len(batches) < spec.batches:
-        raise UserError(f"suite '{chosen.name}' has only {len(batches)} batches in a stream, --batches {spec.batches}")
+        raise UserError(
+            f"suite '{chosen.name}' has only {len(batches)} batches in a stream, not {spec.batches} (--batches)"
+        )
     with closing(read(first.stream.images, batches, place.device, 0)) as found:
         images = [batch.clone() for batch in found]
     workload = Workload(
@@ -119,8 +121,8 @@ def repeat(identity: Identity, methods: tuple[str, ...] = ()) -> Spec:
     return Spec(**{key: getattr(identity, key) for key in keys}, set=given, methods=names)
 
 
-def refuse_other(then: Identity, now: Identity) -> None:
-    """Counts and ratios of other images or weights are not comparable."""
+def refuse_other_workload(then: Identity, now: Identity) -> None:
+    """Refuse a baseline of other images or weights: its counts and ratios are not comparable."""
     for key in ("stream", "weights", "task"):
         if (new := getattr(now, key)) != (old := getattr(then, key)):
             raise UserError(
