@@ -90,7 +90,7 @@ PACKAGED = (
     ("line", "said"),
     [
         ("raise RuntimeError('no weights')", "model 'mine' of theirs cannot be built: RuntimeError: no weights"),
-        ("return 3", "model 'mine' of theirs: build() gave int, expected an nn.Module"),
+        ("return 3", "model 'mine' of theirs: build() returned int, expected an nn.Module"),
         ("return torch.nn.Linear(2, 2)", "model 'mine' of theirs: its network has no num_classes: state it"),
     ],
 )

@@ -114,7 +114,7 @@ def test_another_training_is_neither_resumed_nor_lost(
     status, _, err = cli(*words)
     assert (status, err.count("\n"), epochs) == (2, 1, [])
     said = (
-        f"{out.with_suffix('.resume')} keeps another training, `tta-bench train-source office-home --domain Art --model"
+        f"{out.with_suffix('.resume')} holds another training, `tta-bench train-source office-home --domain Art --model"
     )
     assert said in err
     assert f"--seed 0 --epochs 2`, stopped after epoch 1; it differs in {OTHERS[other]}: repeat that command" in err
@@ -186,7 +186,7 @@ BAD = [
     (["--domain", "Art", "--out", "folder.safetensors"], "folder.safetensors is a folder, expected a file"),
     (["--domain", "Art", "--out", "art.pth"], "art.pth: expected a name that ends in .safetensors"),
     (["--domain", "Art", "--model", "vit_tniy"], "unknown model 'vit_tniy'; did you mean"),
-    (["--domain", "Art", "--out", "old.safetensors"], "old.resume: no readable state of an interrupted training"),
+    (["--domain", "Art", "--out", "old.safetensors"], "old.resume: not a readable state of an interrupted training"),
     (["--domain", "Art", "--model", f"{TAG}=OfficeHome"], "model file OfficeHome is a folder, expected .safetensors"),
     (["--domain", "Art", "--seed", "9" * 26], "expected a whole number below 2^63, got '99999999999999999999999999'"),
     (["--domain", "Art", "--seed", "-1"], "expected a whole number of at least 0, got '-1'"),

@@ -98,7 +98,7 @@ def test_costs_are_counted_through_a_mask(source: SourceModel, images: Tensor) -
 
 
 def test_a_mask_needs_a_linear_classifier_with_its_classes(source: SourceModel) -> None:
-    with pytest.raises(UserError, match="class 12 is wanted, but the model has 12"):
+    with pytest.raises(UserError, match="the class mask has class 12, but the model has only 12 classes"):
         source.fresh(CPU, (0, 12))
-    with pytest.raises(UserError, match="only a linear classifier can be cut down to 3 classes"):
+    with pytest.raises(UserError, match="only a linear classifier can be reduced to 3 classes"):
         models.keep_classes(nn.Sequential(nn.Conv2d(3, 3, 1)), MASK)

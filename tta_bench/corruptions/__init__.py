@@ -1,11 +1,11 @@
-"""The corruptions of ImageNet-C, made on the spot: the published families, order and strengths.
+"""The corruptions of ImageNet-C, computed on demand: the published families, order and strengths.
 
     corrupted = corrupt(image, "fog", 3, image_id="digits/test/17")
-    all_of_them = corrupt_many(images, "fog", 3, image_ids=ids)  # the same to the last bit, and faster
+    all_of_them = corrupt_many(images, "fog", 3, image_ids=ids)  # bit-identical, and faster
 
-Chance comes from a generator seeded by (corruption, severity, image id) alone, so an image is corrupted the
-same way whatever was done before it, in whichever process or batch. Where a family departs from the released
-scripts its docstring says so; all differ from them in rounding to the nearest grey level instead of down.
+Random numbers come from a generator seeded by (corruption, severity, image id) alone, so an image is corrupted the
+same way in every process and batch. Where a family differs from the released scripts, its docstring says so; all
+differ from them in rounding to the nearest grey level instead of down.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _FAMILIES: dict[str, Callable[[Image, Row, Chance], Image]] = {
 
 SEVERITIES = range(1, 6)
 
-_ONE_BY_ONE = ("jpeg_compression", "spatter")  # codecs and distances know no stacks of images
-_AT_ONCE = 64  # images, so that all that is computed on the way stays in the processor's cache
+_ONE_BY_ONE = ("jpeg_compression", "spatter")  # codecs and distances take one image at a time
+_AT_ONCE = 64  # images, so that intermediate results stay in the processor's cache
 
 _SMALLEST = 8
 _LARGE_FROM = 64
@@ -61,7 +61,7 @@ _LARGE_FROM = 64
 def corrupt(
     image: NDArray[np.uint8], name: str, severity: int, *, image_id: str, scale: Scale = "auto"
 ) -> NDArray[np.uint8]:
-    """A corrupted copy of an [H, W, 3] image; the image itself stays as it is.
+    """A corrupted copy of an [H, W, 3] image; the image itself is unchanged.
 
     `scale` picks the strengths: "small" those of CIFAR-10-C, made for 32 px, "large" those of ImageNet-C,
     made for 224 px. "auto" takes the small ones when the shorter side is below 64 px: there, the large blurs
@@ -76,9 +76,9 @@ def corrupt(
 def corrupt_many(
     images: NDArray[np.uint8], name: str, severity: int, *, image_ids: Sequence[str], scale: Scale = "auto"
 ) -> NDArray[np.uint8]:
-    """Corrupted copies of [N, H, W, 3] images, each exactly what `corrupt` makes of it under its id.
+    """Corrupted copies of [N, H, W, 3] images, each exactly as `corrupt` returns it for its id.
 
-    Faster on small images, several times so for most families: numpy works on many at once.
+    For small images several times faster in most families: numpy works on many at once.
     """
     _check(name, severity, scale)
     done: NDArray[np.uint8] = images.copy()

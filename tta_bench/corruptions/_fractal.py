@@ -1,4 +1,4 @@
-"""Clouds by midpoint displacement: the shape of fog, and the uneven light on ice."""
+"""Clouds by midpoint displacement, for fog and for the uneven light on ice."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def plasma(side: int, decay: float, rng: Chance) -> Field:
 
 
 def _after(field: Field, axis: int) -> Field:
-    """Each point's next neighbour along an axis, the last one's being the first."""
-    # np.roll does the same in several times the time: on the coarse grids its bookkeeping is all there is.
+    """Each point's next neighbour along an axis; the last one's is the first."""
+    # np.roll is several times slower: on coarse grids its overhead dominates.
     if axis == -2:
         return np.concatenate((field[..., 1:, :], field[..., :1, :]), axis=-2)
     return np.concatenate((field[..., 1:], field[..., :1]), axis=-1)
 
 
 def _before(field: Field, axis: int) -> Field:
-    """Each point's previous neighbour along an axis, the first one's being the last."""
+    """Each point's previous neighbour along an axis; the first one's is the last."""
     if axis == -2:
         return np.concatenate((field[..., -1:, :], field[..., :-1, :]), axis=-2)
     return np.concatenate((field[..., -1:], field[..., :-1]), axis=-1)

@@ -42,7 +42,7 @@ COUNT = len(_PANES)
 
 @lru_cache(maxsize=2 * COUNT)
 def sheet(index: int, shrink: int) -> Image:
-    """The pane of that number, [side, side, 3] with side 512 / shrink; the same in every process."""
+    """The pane with this index, [side, side, 3] with side 512 / shrink; the same in every process."""
     if shrink > 1:
         whole = Pillow.fromarray(to_bytes(sheet(index, 1)))
         ice = to_float(np.asarray(whole.resize((SIDE // shrink, SIDE // shrink), Pillow.Resampling.BOX)))
@@ -62,7 +62,7 @@ def _standard(field: Field) -> Field:
 
 
 def _feathers(longest: float, rng: np.random.Generator) -> Field:
-    """A [SIDE, SIDE] field of feathers: a spine each, with barbs that shorten towards its tip."""
+    """A [SIDE, SIDE] field of feathers: each has a spine, with barbs that shorten towards its tip."""
     from scipy.ndimage import gaussian_filter
 
     count = 30 * SIDE**2 // int(longest) ** 2
@@ -78,14 +78,14 @@ def _feathers(longest: float, rng: np.random.Generator) -> Field:
     for flank in (-_BARB_ANGLE, _BARB_ANGLE):
         value = glint[:, None] + rng.uniform(-0.6, 0.6, size=along.shape)
         _draw(field, start, (angle + flank)[:, None], reach, value)
-    # Spines last: where a barb crosses one, the spine stays whole.
+    # Spines last: a barb must not cut a spine that it crosses.
     _draw(field, root, angle, length, glint + 0.7)
     relief: Field = gaussian_filter(field, 0.7, mode="wrap")
     return relief
 
 
 def _draw(field: Field, start: Field, angle: Field, length: Field, value: Field) -> None:
-    """Straight strokes onto the field; what leaves by one edge comes in by the other."""
+    """Draw straight strokes on the field; they wrap around its edges."""
     run = length[..., None] * np.linspace(0, 1, int(length.max()) + 2)
     rows = (start[..., 0, None] + run * np.sin(angle)[..., None]).astype(np.int64) % SIDE
     columns = (start[..., 1, None] + run * np.cos(angle)[..., None]).astype(np.int64) % SIDE

@@ -1,4 +1,4 @@
-"""Where the chance in a corruption comes from: a private generator per image, named by what it is for."""
+"""Random numbers of corruptions: a private generator per image, seeded by its purpose."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Size = tuple[int, ...]
 
 
 def generator(name: str, severity: int, image_id: str) -> np.random.Generator:
-    """A fresh generator that depends on these three words and on nothing else in the process."""
+    """A new generator that depends on these three arguments only."""
     return np.random.Generator(np.random.PCG64(seed_of(name, severity, image_id)))
 
 
 class Generators:
-    """The generators of several images, used as one: every draw is made by each, and stacked.
+    """The generators of several images as one: each makes every draw, and the draws are stacked.
 
-    `size` is that of one image's draw, so a family written for one image's generator draws the same numbers here,
+    `size` is the size of one image's draw, so a family written for one image's generator draws the same numbers here,
     with the images as a first axis.
     """
 

@@ -1,4 +1,4 @@
-"""The few ways the families move pixels about: shift and add, blur, zoom, sample between pixels."""
+"""The ways in which corruptions move pixels: shift and add, blur, zoom, sample between pixels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def to_float(image: NDArray[np.uint8]) -> Image:
 
 
 def shift_and_add(image: Image, taps: Sequence[Tap], border: Literal["edge", "reflect"]) -> Image:
-    """`out[y, x] = Σ weight · image[y + down, x + right]`, the image being continued past its border.
+    """`out[y, x] = Σ weight · image[y + down, x + right]`, with the image extended past its border.
 
     One pass over the image per tap: for kernels with many zeros (lines, disks) it beats a convolution.
     """
@@ -49,7 +49,7 @@ def shift_and_add(image: Image, taps: Sequence[Tap], border: Literal["edge", "re
 def _continued(
     image: Image, down: Iterable[int], right: Iterable[int], border: Literal["edge", "reflect"]
 ) -> tuple[Image, int, int]:
-    """The image with a margin as wide as these shifts need, and how much of that is above and to the left."""
+    """The image padded as far as these shifts need, and the padding above and to the left."""
     down, right = [0, *down], [0, *right]
     top, left = -min(down), -min(right)
     pads = ((top, max(down)), (left, max(right)), (0, 0))
@@ -57,7 +57,7 @@ def _continued(
 
 
 def trail(image: Image, radius: float, sigma: float, degrees: float | NDArray[np.float64]) -> Image:
-    """Motion blur in a direction, or in one for each image of a stack."""
+    """Motion blur in one direction, or in one per image of a stack."""
     if isinstance(degrees, float):
         return shift_and_add(image, motion_taps(radius, sigma, degrees), "edge")
     taps = np.array([motion_taps(radius, sigma, angle) for angle in degrees.tolist()])
@@ -71,8 +71,8 @@ def trail(image: Image, radius: float, sigma: float, degrees: float | NDArray[np
 
 
 def gaussian(image: Image, sigma: float) -> Image:
-    """Gaussian blur of rows and columns (never of channels), the border pixels repeated outwards."""
-    from scipy.ndimage import gaussian_filter  # a third of a second to import: only who blurs should wait
+    """Gaussian blur of rows and columns (never of channels), with border pixels repeated outwards."""
+    from scipy.ndimage import gaussian_filter  # takes a third of a second to import
 
     sigmas = (0.0,) * (image.ndim - 3) + (sigma, sigma, 0.0)
     blurred: Image = gaussian_filter(image, sigmas, mode="nearest")
@@ -80,9 +80,9 @@ def gaussian(image: Image, sigma: float) -> Image:
 
 
 def motion_taps(radius: float, sigma: float, degrees: float) -> list[Tap]:
-    """A trail of 2·radius + 1 pixels in one direction, fading as half a Gaussian.
+    """A trail of 2·radius + 1 pixels in one direction, fading like half a Gaussian.
 
-    This is ImageMagick's motion blur, which the published images went through: one-sided, unlike most.
+    This is ImageMagick's motion blur, which made the published images: one-sided, unlike most.
     """
     steps = np.arange(2 * math.ceil(radius) + 1)
     weights = np.exp(-0.5 * (steps / sigma) ** 2)
@@ -90,13 +90,13 @@ def motion_taps(radius: float, sigma: float, degrees: float) -> list[Tap]:
     angle = math.radians(degrees)
     down = np.ceil(steps * math.sin(angle) - 0.5).astype(int)
     right = np.ceil(steps * math.cos(angle) - 0.5).astype(int)
-    # A ten-thousandth of a pixel is far below one grey level, but its tap would cost as much as any other.
+    # A weight of 1e-4 is far below one grey level, but its tap would cost as much as any other.
     seen = weights > 1e-4
     return list(zip(down[seen].tolist(), right[seen].tolist(), weights[seen].tolist(), strict=True))
 
 
 def zoom(image: NDArray[Pixel], factor: float) -> NDArray[Pixel]:
-    """The middle of an image magnified to the full size, linearly interpolated; both sides may differ."""
+    """The centre of an image magnified to the full size, linearly interpolated; sides may differ in length."""
     height, width = image.shape[-3:-1]
     (left, right), (top, bottom) = (_zoom_span(side, factor) for side in (width, height))
     return resize(image, (height, width), Pillow.Resampling.BILINEAR, box=(left, top, right, bottom))
@@ -110,7 +110,7 @@ def resize(
 ) -> NDArray[Pixel]:
     """Pillow's resize to (height, width) of an image or a stack of them; with `box`, of that part.
 
-    Pillow makes rows first and columns next, rounding in between. So a whole stack can go through at once: images
+    Pillow resizes rows first and columns next, rounding in between. So a whole stack can be resized at once: images
     below each other for the rows, beside each other for the columns.
     """
     height, width, channels = image.shape[-3:]
@@ -136,10 +136,10 @@ def _shaped(picture: Pillow.Image, channels: int) -> NDArray[Any]:
 
 
 def _zoom_span(length: int, factor: float) -> tuple[float, float]:
-    """The stretch of an axis that fills it after magnification.
+    """The interval of an axis that fills the axis after magnification.
 
-    As published: cut the middle out, stretch it so that its end pixels stay end pixels, trim to length. The
-    three steps together are one linear map, and this is the interval it takes to [0, length].
+    As published: crop the centre, stretch it so that its end pixels stay end pixels, trim to length. The three steps
+    together are one linear map, which takes this interval to [0, length].
     """
     cut = math.ceil(length / factor)
     stretched = round(cut * factor)
@@ -149,7 +149,7 @@ def _zoom_span(length: int, factor: float) -> tuple[float, float]:
 
 
 def sample(image: Image, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> Image:
-    """The image read at fractional places, linearly interpolated and mirrored at its border."""
+    """The image sampled at fractional positions, linearly interpolated and mirrored at its border."""
     height, width, channels = image.shape[-3:]
     upper, left = np.floor(rows), np.floor(columns)
     down = (rows - upper).astype(np.float32)[..., None]
@@ -165,7 +165,7 @@ def sample(image: Image, rows: NDArray[np.float64], columns: NDArray[np.float64]
 
 
 def _mirror(index: NDArray[np.float64], length: int) -> NDArray[np.int64]:
-    """Any whole number brought into [0, length) by reflection in the end pixels."""
+    """Map any whole number into [0, length) by reflection at the end pixels."""
     period = 2 * (length - 1)
     folded = np.abs(index.astype(np.int64)) % period
     inside: NDArray[np.int64] = np.minimum(folded, period - folded)

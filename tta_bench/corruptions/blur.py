@@ -1,4 +1,4 @@
-"""Blur: light lands beside where it belongs."""
+"""Blur: out of focus, through glass, or in motion."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def _disk(radius: float, softness: float) -> tuple[Tap, ...]:
     reach = max(8, math.ceil(radius))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
     kernel = (y**2 + x**2 <= radius**2).astype(np.float64)
-    # As published: three taps soften a small disk, five a large one, whatever the sigma would ask for. A disk
-    # that fills its grid is mirrored at the grid's edge meanwhile, and so gains a hundredth of light.
+    # As published: three taps soften a small disk and five a large one, whatever the sigma. A disk that fills its
+    # grid is mirrored at the grid's edge, which adds a hundredth of light.
     half = 1 if radius <= 8 else 2
     rim = np.exp(-0.5 * (np.arange(-half, half + 1) / softness) ** 2)
     rim /= rim.sum()
     kernel = np.pad(kernel / kernel.sum(), half, mode="reflect")
     for axis in (0, 1):
         kernel = np.apply_along_axis(np.convolve, axis, kernel, rim, mode="valid")
-    # exp(-50) is a number to numpy, but no light.
+    # Drop weights like exp(-50), which add no visible light.
     seen = kernel > 1e-7
     return tuple(zip(y[seen].tolist(), x[seen].tolist(), kernel[seen].tolist(), strict=True))
 
@@ -40,9 +40,8 @@ def _disk(radius: float, softness: float) -> tuple[Tap, ...]:
 def glass_blur(image: Image, row: Row, rng: Chance) -> Image:
     """Frosted glass: blur by sigma, then move pixels by up to `reach`, `passes` times, then blur again.
 
-    The released loop means to swap each pixel with a neighbour, but exchanges two numpy views, so that the
-    neighbour's colour ends up in both places: it copies. The published images are made of copies, and so are
-    ours.
+    The released loop means to swap each pixel with a neighbour, but swaps two numpy views, so that both pixels get
+    the neighbour's colour. The published images are made this way, and so are ours.
     """
     sigma, reach, passes = row[0], int(row[1]), int(row[2])
     soft = gaussian(image, sigma)
@@ -54,11 +53,11 @@ def glass_blur(image: Image, row: Row, rng: Chance) -> Image:
 
 
 def _copied_from(height: int, width: int, reach: int, rng: Chance) -> NDArray[np.int64]:
-    """For each pixel of all images, the one whose colour it shows after one pass: exactly what the loop would leave.
+    """For each pixel of all images, the pixel whose colour it has after one pass, exactly as after the loop.
 
-    The loop goes from the last pixel back to the first, so a pixel that copies from further on takes what was
-    copied there before. Following such chains to their end by doubling (each pixel looks up where its
-    neighbour's chain has got to) needs a handful of look-ups where the loop needs one step per pixel.
+    The loop runs from the last pixel to the first, so a pixel that copies from a later one takes what was copied
+    there before. Following such chains by doubling (each pixel jumps to where its neighbour's chain has reached)
+    needs a handful of look-ups, where the loop needs one step per pixel.
     """
     inner = np.s_[..., reach + 1 : height - reach + 1, reach + 1 : width - reach + 1]
     moves = rng.integers(-reach, reach, size=(2, *np.empty((height, width))[inner].shape))
@@ -91,7 +90,7 @@ def zoom_blur(image: Image, row: Row, rng: Chance) -> Image:
     """
     stop, step = row
     still = to_bytes(image)
-    # np.arange decides by rounding whether `stop` belongs: it decided the published images too.
+    # Rounding in np.arange decides whether `stop` is included, as it did for the published images.
     factors = np.arange(1, stop, step).tolist()
     total = image * np.float32(255)
     for factor in factors:

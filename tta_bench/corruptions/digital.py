@@ -1,4 +1,4 @@
-"""Digital: what processing does to a picture, from exposure to compression."""
+"""Digital: effects of image processing, from exposure to compression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tta_bench.corruptions.tables import Row
 
 
 def brightness(image: Image, row: Row, rng: Chance) -> Image:
-    """The value of HSV raised by the given amount, at the same hue and saturation."""
+    """Raise the value of HSV by the given amount, at the same hue and saturation."""
     (rise,) = row
     value = image.max(axis=-1, keepdims=True)
     raised = np.minimum(value + np.float32(rise), 1)
@@ -26,7 +26,7 @@ def brightness(image: Image, row: Row, rng: Chance) -> Image:
 
 
 def saturate(image: Image, row: Row, rng: Chance) -> Image:
-    """The saturation of HSV times a factor plus an offset.
+    """Multiply the saturation of HSV by a factor and add an offset.
 
     As published, a grey pixel has hue 0, so an offset turns it reddish.
     """
@@ -43,7 +43,7 @@ def saturate(image: Image, row: Row, rng: Chance) -> Image:
 
 
 def contrast(image: Image, row: Row, rng: Chance) -> Image:
-    """Each channel drawn towards its own mean, the given share of its contrast left."""
+    """Pull each channel towards its own mean, keeping the given share of its contrast."""
     (share,) = row
     mean = image.mean(axis=(-3, -2), keepdims=True, dtype=np.float64).astype(np.float32)
     flat: Image = (image - mean) * np.float32(share) + mean
@@ -54,7 +54,7 @@ def elastic_transform(image: Image, row: Row, rng: Chance) -> Image:
     """A random affine map, then a smooth random displacement.
 
     The row holds the displacement's strength, its smoothness and the affine jitter, each as a share of the
-    shorter side: the published lengths at the published sizes, and the same look at any other.
+    shorter side: the published lengths at the published sizes, and the same appearance at other sizes.
     """
     height, width = image.shape[-3:-1]
     strength, smoothness, jitter = (min(height, width) * share for share in row)
@@ -86,7 +86,7 @@ def _affine(
 
 @lru_cache(maxsize=32)
 def _smoother(length: int, sigma: float) -> NDArray[np.float64]:
-    """Gaussian smoothing along an axis, as a matrix: the widest published kernel outgrows the image."""
+    """Gaussian smoothing along an axis, as a matrix: the widest published kernel is larger than the image."""
     from scipy.ndimage import gaussian_filter1d
 
     matrix: NDArray[np.float64] = gaussian_filter1d(np.eye(length), sigma, axis=0, mode="reflect", truncate=3)
@@ -95,7 +95,7 @@ def _smoother(length: int, sigma: float) -> NDArray[np.float64]:
 
 
 def pixelate(image: Image, row: Row, rng: Chance) -> Image:
-    """Shrunk to the given share and blown up again, by box averages."""
+    """Shrink to the given share and enlarge again, by box averages."""
     (share,) = row
     height, width = image.shape[-3:-1]
     coarse = resize(to_bytes(image), (int(height * share), int(width * share)), Pillow.Resampling.BOX)
@@ -103,7 +103,7 @@ def pixelate(image: Image, row: Row, rng: Chance) -> Image:
 
 
 def jpeg_compression(image: Image, row: Row, rng: Chance) -> Image:
-    """Through JPEG at the given quality, Pillow's other defaults."""
+    """JPEG compression at the given quality, with Pillow's other defaults."""
     (quality,) = row
     file = BytesIO()
     Pillow.fromarray(to_bytes(image)).save(file, "JPEG", quality=int(quality))

@@ -1,4 +1,4 @@
-"""Lens: what sits on the glass, drops of water or clots of mud."""
+"""Lens: drops of water or mud on the glass."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tta_bench.corruptions.tables import Row
 
 _WATER = np.array([175, 238, 238], dtype=np.float32) / np.float32(255)
 _MUD = np.array([63, 42, 20], dtype=np.float32) / np.float32(255)
-# Lit from one corner: brighter towards the lower right, darker towards the upper left, of weight 1 in all.
+# Lit from one corner: brighter towards the lower right, darker towards the upper left; weights sum to 1.
 _RELIEF = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], dtype=np.float32)
 
 
 def spatter(image: Image, row: Row, rng: Chance) -> Image:
     """Noise (mean, deviation) blurred by sigma; where it passes the threshold, water or, if `muddy`, mud.
 
-    `strength` is the opacity of water, or the blur of a clot's rim. Departs from the release in how the
-    outline of a drop is found: the drop's own border pixels, where the release asks OpenCV's Canny filter,
-    and exact distances from it, where OpenCV approximates them.
+    `strength` is the opacity of water, or the blur of a clot's rim. Differs from the release in how the outline of
+    a drop is found: by the drop's own border pixels instead of OpenCV's Canny filter, and with exact distances from
+    it, which OpenCV approximates.
     """
     mean, deviation, sigma, threshold, strength, muddy = row
     noise = np.float32(mean) + np.float32(deviation) * rng.standard_normal(image.shape[:2], dtype=np.float32)
@@ -32,14 +32,14 @@ def spatter(image: Image, row: Row, rng: Chance) -> Image:
         muddied: Image = image + clots * (_MUD - image)
         return muddied
     sheen = liquid * _sheen(liquid > 0)
-    # A small image may have caught no drop at all.
+    # A small image may have no drop at all.
     peak = max(float(sheen.max()), 1e-6)
     wet: Image = image + np.float32(strength / peak) * sheen[..., None] * _WATER
     return wet
 
 
 def _sheen(drops: NDArray[np.bool_]) -> Image:
-    """How the light plays on the drops: a relief of the distance from their outlines."""
+    """The light on the drops: a relief of the distance from their outlines."""
     from scipy.ndimage import binary_erosion, correlate, distance_transform_edt, uniform_filter
 
     outline = drops & ~binary_erosion(drops, border_value=1)
@@ -53,7 +53,7 @@ def _sheen(drops: NDArray[np.bool_]) -> Image:
 
 
 def _equalised(levels: NDArray[np.uint8]) -> Image:
-    """Levels spread so that each of the 256 is about equally common, the lowest going to 0."""
+    """Histogram equalisation: each of the 256 levels becomes about equally common, the lowest becomes 0."""
     counts = np.bincount(levels.ravel(), minlength=256).cumsum()
     lowest = counts[levels.min()]
     spread = (counts - lowest) / max(levels.size - lowest, 1)

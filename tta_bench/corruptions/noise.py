@@ -1,4 +1,4 @@
-"""Noise: every pixel and channel is disturbed by itself."""
+"""Noise: every pixel and channel is disturbed independently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tta_bench.corruptions.tables import Row
 
 
 def gaussian_noise(image: Image, row: Row, rng: Chance) -> Image:
-    """Sensor noise in poor light: normal, of the given standard deviation."""
+    """Sensor noise in poor light: normal, with the given standard deviation."""
     (deviation,) = row
     noisy: Image = image + np.float32(deviation) * rng.standard_normal(image.shape[-3:], dtype=np.float32)
     return noisy
@@ -23,7 +23,7 @@ def shot_noise(image: Image, row: Row, rng: Chance) -> Image:
 
 
 def impulse_noise(image: Image, row: Row, rng: Chance) -> Image:
-    """Salt and pepper: the given share of the values turns black or white, evenly."""
+    """Salt and pepper: the given share of the values becomes black or white, equally often."""
     (share,) = row
     draw = rng.random(image.shape[-3:], dtype=np.float32)
     noisy = np.where(draw < share, np.float32(0), image)
@@ -32,7 +32,7 @@ def impulse_noise(image: Image, row: Row, rng: Chance) -> Image:
 
 
 def speckle_noise(image: Image, row: Row, rng: Chance) -> Image:
-    """Normal noise in proportion to the value it falls on."""
+    """Normal noise in proportion to each value."""
     (deviation,) = row
     noise = rng.standard_normal(image.shape[-3:], dtype=np.float32)
     noisy: Image = image * (1 + np.float32(deviation) * noise)

@@ -2,7 +2,7 @@
 
 `SMALL` holds the figures of CIFAR-10-C (32 px images), `LARGE` those of ImageNet-C (224 px crops), both as
 released with Hendrycks & Dietterich, "Benchmarking Neural Network Robustness to Common Corruptions and
-Perturbations" (ICLR 2019). What the columns mean is said by the function that reads the row.
+Perturbations" (ICLR 2019). The function that reads a row explains its columns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 Row = tuple[float, ...]
 Table = Mapping[str, tuple[Row, ...]]
 
-# The release wrote its elastic lengths as multiples of 244 where it meant 224: the published images carry it.
+# The release computed its elastic lengths from 244 instead of 224, and the published images have this error.
 _SLIP = 244 / 224
 
 

@@ -25,7 +25,7 @@ def snow(image: Image, row: Row, rng: Chance) -> Image:
     flakes[flakes < threshold] = 0
     np.minimum(flakes, 1, out=flakes)
     trails = trail(flakes, radius, sigma, rng.uniform(-135, -45))
-    # Every flake has a twin half a turn away: twice the snow for one blur.
+    # Every flake has a twin, rotated by 180°: twice the snow for one blur.
     trails = trails + trails[..., ::-1, ::-1, :]
     pale = np.maximum(image, (image @ _LUMA * np.float32(1.5) + np.float32(0.5))[..., None])
     snowy: Image = np.float32(kept) * image + np.float32(1 - kept) * pale + trails
@@ -33,14 +33,14 @@ def snow(image: Image, row: Row, rng: Chance) -> Image:
 
 
 def frost(image: Image, row: Row, rng: Chance) -> Image:
-    """An icy pane over the scene: the two weighted and added, the ice shrunk by the last figure.
+    """A weighted sum of the scene and an icy pane, which is shrunk by the last figure.
 
-    Departs from the release, which crops photographs of frost: we crop drawn sheets of the same mean colours
-    and contrast (see `_frost`). The weights are the published ones.
+    Differs from the release, which crops photographs of frost: we crop drawn sheets of the same mean colours and
+    contrast (see `_frost`). The weights are the published ones.
     """
     scene, ice, shrink = row
     which, side = rng.integers(_frost.COUNT), _frost.SIDE // int(shrink)
-    # Sheets have no edge, so that an image larger than one still finds ice everywhere.
+    # Sheets wrap around, so that an image larger than a sheet has ice everywhere.
     rows, columns = (
         (np.asarray(rng.integers(side))[..., None] + np.arange(length)) % side for length in image.shape[-3:-1]
     )
@@ -53,7 +53,7 @@ def frost(image: Image, row: Row, rng: Chance) -> Image:
 
 
 def fog(image: Image, row: Row, rng: Chance) -> Image:
-    """A plasma cloud of the given thickness and smoothness added, all dimmed to the scene's own maximum."""
+    """Add a plasma cloud of the given thickness and smoothness, and dim the result to the scene's own maximum."""
     thickness, decay = row
     height, width = image.shape[-3:-1]
     side = 1 << (max(height, width) - 1).bit_length()

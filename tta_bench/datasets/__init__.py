@@ -20,18 +20,18 @@ __all__ = ["Dataset", "kind", "kinds", "open_dataset"]
 
 @cache
 def kinds() -> Group:
-    """The kinds of data that are installed here; read once, imports none of them."""
+    """The installed kinds of data; read once, imports none of them."""
     return Group("dataset", plugins.claims("dataset"))
 
 
 def kind(name: str) -> type[Dataset]:
-    """The class behind the name of a kind."""
+    """The class of a kind, by its name."""
     cls: type[Dataset] = kinds().load_class(name, Dataset)
     return cls
 
 
 def open_dataset(config: Mapping[str, Any], tasks: Sequence[str], root: Path | None) -> Dataset:
-    """The dataset that a suite's `data` block describes, checked to know all its tasks."""
+    """Open the dataset of a suite's `data` block; UserError for unknown kinds, options or tasks."""
     options = dict(config)
     name = options.pop("kind", None)
     if not isinstance(name, str) or name not in kinds().claims:
@@ -43,7 +43,7 @@ def open_dataset(config: Mapping[str, Any], tasks: Sequence[str], root: Path | N
         known = dataset.tasks()
     except UserError:
         raise
-    except (Exception, SystemExit) as error:  # a stranger's class may raise anything
+    except (Exception, SystemExit) as error:  # third-party code may raise anything
         raise UserError(f"data: kind '{name}' cannot be opened: {plugins.one_line(error)}") from error
     for task in tasks:
         if task not in known:

@@ -24,7 +24,7 @@ from tta_bench.data.seeding import permutation, seed_of
 HEIGHT, WIDTH = 16, 32
 NUM_CLASSES = 100
 TRAIN_DIGITS = 1300
-SOURCE_IMAGES = 1024  # clean drawings for methods that look at source data before the stream
+SOURCE_IMAGES = 1024  # clean drawings for methods that use source data before the stream
 
 Split = Literal["train", "test"]
 Floats = NDArray[np.float64]
@@ -33,13 +33,13 @@ Bytes = NDArray[np.uint8]
 # A digit's height in pixels, its slant, and how far its middle moves; the tangent of half its turn is below 15°'s.
 SIZE, SHEAR, SHIFT, HALF_TURN = (10.5, 13.0), (-0.2, 0.2), (-1.5, 1.5), (-0.13, 0.13)
 STROKE = (0.40, 0.62)  # where ink of one half goes: a finer or a bolder pen
-# Grey paper and lighter ink, as digits-c has them: the published strengths are made for photographs, and would not
-# bite against white on black.
+# Grey paper and lighter ink, as in digits-c: the published strengths are made for photographs, and would have little
+# effect on white and black.
 PAPER, INK = (0.30, 0.40), (0.25, 0.40)
 
 _FINE = 32  # pixels a side of a digit before it is drawn
 _PER_DIGIT, _PER_IMAGE = 7, 16  # random numbers
-_AT_ONCE = 64  # drawings, so that all that is computed on the way stays in the processor's cache
+_AT_ONCE = 64  # drawings, so that intermediate results stay in the processor's cache
 
 
 class Drawings:
@@ -77,7 +77,7 @@ class Drawings:
 
 
 class _Ids(Sequence[str]):
-    """Names of drawings, made when they are asked for: a training set has hundreds of thousands."""
+    """Names of drawings, computed on demand: a training set has hundreds of thousands."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count
@@ -96,7 +96,7 @@ class _Ids(Sequence[str]):
 
 
 def set_of(task: str) -> str:
-    """The drawings of a corruption: settings are chosen on other drawings than those that tables score."""
+    """The set of a corruption's drawings: settings are chosen on other drawings than those that tables score."""
     return "tuning" if task in HELD_OUT else "stream"
 
 
@@ -153,13 +153,13 @@ def _written(ink: Floats, which: NDArray[np.int64], draw: Floats) -> Floats:
     rows = scale * (cos * y - sin * x)
     columns = scale * (sin * y + cos * x) + shear * rows
     found = _sample(ink, which, rows + (_FINE / 2 - 0.5), columns + (_FINE / 2 - 0.5))
-    # Schlick's bias curve: as a gamma curve does, it moves the middle and leaves 0 and 1 alone.
+    # Schlick's bias curve: like a gamma curve, it moves the middle and keeps 0 and 1.
     inked: Floats = found / ((1 / stroke - 2) * (1 - found) + 1)
     return inked
 
 
 def _sample(ink: Floats, which: NDArray[np.int64], rows: Floats, columns: Floats) -> Floats:
-    """Ink at fractional places of these digits, linearly interpolated; none outside."""
+    """Ink at fractional positions of these digits, linearly interpolated; none outside."""
     side = ink.shape[1]
     rows, columns = (np.clip(place + 1, 0, _FINE + 1) for place in (rows, columns))
     top, left = rows.astype(np.int64), columns.astype(np.int64)
@@ -185,7 +185,7 @@ def _between(draw: Floats, limits: tuple[float, float]) -> Floats:
 def _uniform(seed: int, indices: NDArray[np.int64], count: int) -> Floats:
     """`count` numbers in [0, 1) for each index: the splitmix64 generator, started at that index."""
     place = indices[:, None].astype(np.uint64) * np.uint64(count) + np.arange(1, count + 1, dtype=np.uint64)
-    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is what is meant
+    with np.errstate(over="ignore"):  # overflow is intended: arithmetic modulo 2^64
         z = np.uint64(seed % 2**64) + place * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

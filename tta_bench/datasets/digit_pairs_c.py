@@ -1,4 +1,4 @@
-"""Drawings of two digits under one corruption a task."""
+"""Drawings of two digits under one corruption per task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tta_bench.datasets import digit_pairs
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.opening import OnOpened
 
-# Ids have six digits, and a task of a million images takes some two gigabytes of memory.
+# Ids have six digits, and a task of a million images takes about 2 GB of memory.
 Length = Annotated[
     int,
     Meta(
@@ -28,7 +28,7 @@ Length = Annotated[
 
 
 class DigitPairsC(Dataset):
-    """Drawings of two digits under one corruption a task; `images` says how many a stream has."""
+    """Drawings of two digits under one corruption per task; `images` is the length of a stream."""
 
     code = "tta_bench.datasets.digit_pairs"
     num_classes = digit_pairs.NUM_CLASSES

@@ -17,11 +17,11 @@ from tta_bench.data.seeding import permutation, seed_of
 
 SIZE = 32
 DIGIT = 20
-# Each image has its own grey paper and a lighter ink. Photographs vary so, and the published strengths are made for
-# photographs: against white on black they would not bite.
+# Each image has its own grey paper and a lighter ink. The published strengths are made for photographs, which vary
+# like this: on white and black they would have little effect.
 PAPER, CONTRAST = (0.15, 0.55), (0.08, 0.25)
 TRAIN_IMAGES = 900  # the other 897 are the test split
-STREAM_IMAGES = 640  # of them are corrupted: 20 batches of 32, so that all methods run in minutes
+STREAM_IMAGES = 640  # of these are corrupted: 20 batches of 32, so that all methods run in minutes
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,4 @@
-"""The source models that `tta-bench train-source` can make: what each is trained on, and how."""
+"""The source models of `tta-bench train-source`: what each is trained on, and how."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DIGITS_VIT: dict[str, Any] = {
 DIGITS_NOTE = checkpoint.Note(DIGITS_VIT, mean=(0.4,) * 3, std=(0.15,) * 3)  # about those of the train split
 DIGITS_RECIPE = Recipe(epochs=120, batch_size=50, lr=1e-3)
 
-# Wide images of 8 patches, and a slim MLP, so that six methods on several streams end within two minutes.
+# Wide images of 8 patches and a narrow MLP, so that six methods on several streams take less than two minutes.
 DIGIT_PAIRS_VIT: dict[str, Any] = {
     "img_size": [digit_pairs.HEIGHT, digit_pairs.WIDTH],
     "patch_size": 8,
@@ -45,7 +45,7 @@ DIGIT_PAIRS_VIT: dict[str, Any] = {
 DIGIT_PAIRS_NOTE = checkpoint.Note(DIGIT_PAIRS_VIT, mean=(0.41,) * 3, std=(0.1,) * 3)
 DIGIT_PAIRS_RECIPE = Recipe(epochs=26, batch_size=128, lr=1.5e-3, jitter=False)  # drawings vary by themselves
 DIGIT_PAIRS_STAGES = (Stage(3, 8 / 26, rate=2), Stage(6, 4 / 26, rate=4 / 3), Stage(12, 14 / 26, rate=1))
-DIGIT_PAIRS_EPOCH = 25_600  # drawings, other ones in every epoch: the same ones would be learned by heart
+DIGIT_PAIRS_EPOCH = 25_600  # drawings, new ones in every epoch: the same ones would be memorised
 DIGIT_PAIRS_TEST = 5_000
 
 OFFICE_HOME_MODEL = "vit_base_patch16_224.augreg_in21k_ft_in1k"
@@ -54,7 +54,7 @@ HELD_OUT_SHARE = 0.1
 
 
 class WholeOfficeHome(OfficeHome):
-    """Training takes no suite, in whose data a smaller set could be allowed."""
+    """Refuses a smaller set: training has no suite that could allow one."""
 
     def refuse_partial(self, where: Path, complaint: str | None) -> None:
         if complaint:
@@ -88,7 +88,7 @@ def train_digit_pairs(
 
 
 def _pair_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of the pair and of each of its digits: ten classes each are learned sooner than a hundred."""
+    """Cross-entropy of the pair and of each of its digits: ten classes are learned faster than a hundred."""
     pairs = logits.log_softmax(1).view(-1, 10, 10)
     left, right = pairs.logsumexp(2), pairs.logsumexp(1)
     return F.nll_loss(pairs.flatten(1), labels) + F.nll_loss(left, labels // 10) + F.nll_loss(right, labels % 10)
@@ -107,7 +107,7 @@ def train_office_home(
 ) -> float:
     """Fine-tune a model with a new head on nine tenths of a domain; accuracy is on the last tenth."""
     dataset = WholeOfficeHome(root)
-    dataset.domain(domain)  # what is wrong with it shows before weights are asked for, which may be a download
+    dataset.domain(domain)  # refuse bad data before weights are loaded, which may need a download
     refuse_unfit(out)
     source = models.load(base)
     if not source.architecture:
@@ -129,11 +129,11 @@ def train_office_home(
 
 
 def _command(data: str, recipe: Recipe, *more: str) -> str:
-    """What makes the same weights again, wherever the data lies and whatever the defaults are by then."""
+    """A command that reproduces the weights, wherever the data is and whatever later defaults are."""
     settings = ("--seed", str(recipe.seed), "--epochs", str(recipe.epochs))
     return shlex.join(("tta-bench", "train-source", data, *more, *settings))
 
 
 def office_home_out(root: Path | None, domain: str) -> Path:
-    """Where the suite will look for the model first."""
+    """Where the suite searches for the model first."""
     return model_places(root, domain)[0]

@@ -1,7 +1,7 @@
-"""Source models by name: one that a package brings, a file of one's own, or a timm tag with or without a file.
+"""Source models by name: a packaged model, your own file, or a timm tag with or without a file.
 
-The model normalises its input itself, so methods and streams know nothing of mean and std. Where only some of its
-classes can occur, it gives the logits of those alone, so no method needs to know of a mask.
+The model normalises its input itself, so methods and streams do not need mean and std. If only some of its classes can
+occur, it returns the logits of those only, so no method needs to know about a mask.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tta_bench.models.packaged import PackagedModel
 
 @dataclass(frozen=True)
 class SourceModel:
-    """A trained model that is never adapted itself: every cell takes a fresh copy."""
+    """A trained model that is never adapted itself: every cell gets a fresh copy."""
 
     name: str
     network: nn.Module
@@ -33,15 +33,15 @@ class SourceModel:
     weights_hash: str
     input_size: int = 224
     interpolation: str = "bicubic"
-    architecture: dict[str, Any] = field(default_factory=dict)  # as in the note of a checkpoint; empty of a package's
-    code: str = ""  # a hash of the package's code that builds it
+    architecture: dict[str, Any] = field(default_factory=dict)  # as in a checkpoint's note; empty for a packaged model
+    code: str = ""  # hash of the package's code that builds it
 
     def fresh(
         self, device: torch.device, class_mask: Sequence[int] | None = None, *, shares_weights: bool = False
     ) -> nn.Module:
-        """A copy on the device that takes images in [0, 1], and gives logits of the mask's classes, in its order.
+        """A copy on the device that takes images in [0, 1] and returns logits of the mask's classes, in its order.
 
-        With `shares_weights` it uses this model's memory where it can, and must not be adapted.
+        With `shares_weights` it uses this model's memory if possible, and must not be adapted.
         """
         shared = self.network.parameters() if shares_weights else ()
         same = {id(p): nn.Parameter(p.data, p.requires_grad) for p in shared}
@@ -53,7 +53,7 @@ class SourceModel:
 
 
 class Normalise:
-    """A forward pre-hook that normalises images: parameter names and the model's class stay as they are."""
+    """A forward pre-hook that normalises images: parameter names and the model's class stay unchanged."""
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         self.mean = torch.tensor(mean).view(1, -1, 1, 1)
@@ -75,17 +75,17 @@ def entrance(network: nn.Module) -> nn.Module:
 
 
 def keep_classes(network: nn.Module, mask: Sequence[int]) -> None:
-    """Cut the classifier down to some classes.
+    """Reduce the classifier to some classes.
 
-    The same as choosing columns of its logits, in values and in gradients, but true for methods as well that
-    read the classifier's weights.
+    The same as selecting columns of its logits, in values and in gradients, but also valid for methods that read the
+    classifier's weights.
     """
     ask: Any = getattr(network, "get_classifier", lambda: None)
     head = ask()
     if not isinstance(head, nn.Linear):
-        raise UserError(f"{type(network).__name__}: only a linear classifier can be cut down to {len(mask)} classes")
+        raise UserError(f"{type(network).__name__}: only a linear classifier can be reduced to {len(mask)} classes")
     if max(mask) >= head.out_features:
-        raise UserError(f"class {max(mask)} is wanted, but the model has {head.out_features}")
+        raise UserError(f"the class mask has class {max(mask)}, but the model has only {head.out_features} classes")
     rows = torch.tensor(mask, device=head.weight.device)
     for name, parameter in list(head.named_parameters()):
         kept = nn.Parameter(parameter.detach()[rows], requires_grad=parameter.requires_grad)
@@ -95,9 +95,9 @@ def keep_classes(network: nn.Module, mask: Sequence[int]) -> None:
 
 
 def load(name: str) -> SourceModel:
-    """A model by its name or file; what cannot be loaded is a UserError that says what to do.
+    """Load a model by its name or file; UserError with what to do if that fails.
 
-    A name that a package brings (`digits-vit`), a timm tag, a checkpoint that `train-source` made, or TAG=FILE: a timm
+    The name is that of a packaged model (`digits-vit`), a timm tag, a checkpoint of `train-source`, or TAG=FILE: a timm
     model with the weights of a .safetensors, .pth or AugReg .npz file.
     """
     if name in packaged.installed().claims:
@@ -111,7 +111,7 @@ def load(name: str) -> SourceModel:
 
 
 def refuse_ambiguous(name: str) -> None:
-    """A timm name without its tag loads whatever weights timm prefers today: not for a table of a paper."""
+    """Refuse a timm name without its tag, for which timm picks weights that may change: a paper's table needs a tag."""
     import timm
 
     if name in packaged.installed().claims or "=" in name or "." in name or not timm.is_model(name):
@@ -120,11 +120,11 @@ def refuse_ambiguous(name: str) -> None:
     now = config.tag
     tags = [found for found in timm.list_pretrained(f"{name}.*") if found.endswith(".augreg_in21k_ft_in1k")]
     wanted = tags[0] if tags else f"{name}.{now}"
-    raise UserError(f"model '{name}' does not say which weights: timm now loads '{now}' for it; say --model {wanted}")
+    raise UserError(f"model '{name}' does not name its weights: timm now loads '{now}' for it; use --model {wanted}")
 
 
 def _from_package(name: str) -> SourceModel:
-    """A model behind an entry point; whatever its package raises becomes one line."""
+    """A model behind an entry point; any exception becomes a one-line UserError."""
     described, owner = packaged.describe(name), packaged.installed().owner(name)
     try:
         network = described.build()
@@ -133,7 +133,7 @@ def _from_package(name: str) -> SourceModel:
     except (Exception, SystemExit) as error:
         raise UserError(f"model '{name}' of {owner} cannot be built: {plugins.one_line(error)}") from error
     if not isinstance(network, nn.Module):
-        raise UserError(f"model '{name}' of {owner}: build() gave {type(network).__name__}, expected an nn.Module")
+        raise UserError(f"model '{name}' of {owner}: build() returned {type(network).__name__}, expected an nn.Module")
     if not isinstance(described.num_classes or getattr(network, "num_classes", None), int):
         raise UserError(f"model '{name}' of {owner}: its network has no num_classes: state it in the PackagedModel")
     return _ready(name, network, described)
@@ -141,14 +141,14 @@ def _from_package(name: str) -> SourceModel:
 
 def _from_own_file(name: str, path: Path) -> SourceModel:
     weights.refuse_unreadable(path)
-    hint = f"say which timm model it is for: --model vit_base_patch16_224.augreg_in21k_ft_in1k={path}"
+    hint = f"name its timm model: --model vit_base_patch16_224.augreg_in21k_ft_in1k={path}"
     if path.suffix != ".safetensors":
         raise UserError(f"{path}: holds weights but no architecture; {hint}")
     if not _has_note(path):
         raise UserError(
             f"{path}: has no '{checkpoint.HEADER}' note in its header, so its architecture is unknown; {hint}"
         )
-    return _from_checkpoint(path.name, path)  # where a file lies changes no result, so it is no part of the name
+    return _from_checkpoint(path.name, path)  # its folder changes no result, so it is not part of the name
 
 
 def _has_note(path: Path) -> bool:
@@ -165,11 +165,11 @@ def _from_checkpoint(name: str, path: Path) -> SourceModel:
     state, note = checkpoint.load(path)
     try:
         network = checkpoint.build(note)
-    except Exception as error:  # timm leaves a wrong name or size to whatever fails first
+    except Exception as error:  # timm does not check names and sizes: anything may fail
         line = " ".join(str(error).split())[:200]
         raise UserError(
             f"{path}: the architecture in its header cannot be built ({type(error).__name__}: {line}); "
-            f"if it is that of a timm model, say --model NAME={path}"
+            f"if it is a timm model, use --model NAME={path}"
         ) from error
     wrong = checkpoint.misfit(network, state)
     if wrong:
@@ -184,13 +184,13 @@ def _from_timm(name: str, network: nn.Module) -> SourceModel:
 
 
 def _ready(name: str, network: nn.Module, about: checkpoint.Note | PackagedModel) -> SourceModel:
-    """A model for cells; what its author does not state, the network tells as every timm model can."""
+    """A model for cells; values that its author does not state are read from the network, as from a timm model."""
     network.eval().requires_grad_(False)
     stated = about if isinstance(about, PackagedModel) else None
     any_network: Any = network
     config = _data_config(network)
     patches: Any = getattr(network, "patch_embed", None)
-    size = getattr(patches, "img_size", None) or config["input_size"][1:]  # a ViT knows what it was built for
+    size = getattr(patches, "img_size", None) or config["input_size"][1:]  # a ViT knows its input size
     return SourceModel(
         name,
         network,

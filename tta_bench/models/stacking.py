@@ -1,7 +1,7 @@
-"""Trains a deep, narrow ViT in stages: a shallow one first, then each of its blocks doubled, and so on.
+"""Trains a deep, narrow ViT in stages: a shallow one first, then with every block doubled, and so on.
 
-Twelve blocks of 64 channels learn slowly from scratch. Three of them learn in a minute, and a model whose blocks
-are doubled starts from what those know.
+Twelve blocks of 64 channels learn slowly from scratch. Three blocks learn in a minute, and the doubled model starts
+from what they have learned.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def fit_stacked(
 ) -> float:
     """Train stage after stage on `train(blocks, epoch)`, save the last, and return its accuracy on `test`.
 
-    An interrupted training goes on, as that of `fit` does: a finished stage is kept beside `out` until the end.
+    Resumes an interrupted training, as `fit` does: finished stages are kept beside `out` until the end.
     """
     if recipe.epochs < len(stages):
         raise UserError(f"--epochs {recipe.epochs}: this model is trained in {len(stages)} stages of an epoch or more")
@@ -85,7 +85,7 @@ def fit_stacked(
 
 
 def doubled(network: nn.Module) -> nn.Module:
-    """A ViT with each block twice in a row, each of the two adding half of what the one added."""
+    """A ViT with each block twice in a row, each of the two adding half of the original's output."""
     deep: Any = copy.deepcopy(network)
     for block in deep.blocks:
         for layer in (block.attn.proj, block.mlp.fc2):
@@ -97,7 +97,7 @@ def doubled(network: nn.Module) -> nn.Module:
 
 
 def _finished(path: Path, command: str) -> nn.Module | None:
-    """The model of a stage that this training has finished; None if it has not."""
+    """The model of a stage, if this training has finished it."""
     if not path.exists():
         return None
     weights, note = checkpoint.load(path)

@@ -22,14 +22,14 @@ from tta_bench.models import checkpoint
 from tta_bench.models.source import Normalise
 from tta_bench.streams.stream import digest
 
-Progress = Callable[[int, int, float], None]  # epochs done, epochs in all, loss
+Progress = Callable[[int, int, float], None]  # epochs done, total epochs, loss
 Loss = Callable[[Tensor, Tensor], Tensor]  # of logits and labels
 Fresh = Callable[[int], ImageSet]  # other images in every epoch
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is trained: AdamW on a one-cycle cosine schedule, images moved about a little."""
+    """How a model is trained: AdamW on a one-cycle cosine schedule, with slightly moved images."""
 
     epochs: int
     batch_size: int
@@ -55,9 +55,9 @@ def fit(
     fresh: bool = False,
     progress: Progress = lambda done, total, loss: None,
 ) -> float:
-    """Train, save model and note whole, and return accuracy on `test`.
+    """Train, save model and note atomically, and return accuracy on `test`.
 
-    An interrupted training goes on; that of another model at the same place is refused, unless all is to be `fresh`.
+    Resumes an interrupted training; refuses another model's at the same path, unless `fresh`.
     """
     refuse_unfit(out)
     resume = out.with_suffix(".resume")
@@ -83,7 +83,7 @@ def fit(
 
 
 def refuse_unfit(out: Path) -> None:
-    """A place that cannot be written shows before the first epoch, not after it. Makes the folder."""
+    """Refuse an unwritable path before the first epoch, not after the last. Creates the folder."""
     if out.suffix != ".safetensors":
         raise UserError(f"--out {out}: expected a name that ends in .safetensors")
     if out.is_dir():
@@ -137,7 +137,7 @@ def _train(
 
 
 def _training(model: nn.Module, note: checkpoint.Note, train: ImageSet, recipe: Recipe) -> dict[str, str]:
-    """All that decides how a training ends, by the names that a user has for it; taken before its first step."""
+    """Everything that determines the result of a training, by user-facing names; computed before its first step."""
     return {
         **{key: repr(value) for key, value in asdict(recipe).items()},
         "architecture": repr(note.architecture),
@@ -154,20 +154,20 @@ def _keep(path: Path, state: dict[str, Any]) -> None:
 
 
 def _resume(path: Path, training: dict[str, str], parts: dict[str, Any], generator: torch.Generator) -> int:
-    """Take up an interrupted training, if it is this one and no other; returns the epochs that are done."""
+    """Resume an interrupted training, if it is this one; returns the number of finished epochs."""
     if not path.exists():
         return 0
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
         before, command = dict(state["training"]), state["command"]
     except Exception as error:  # torch raises many kinds on broken files
-        raise UserError(f"{path}: no readable state of an interrupted training: --fresh starts over") from error
+        raise UserError(f"{path}: not a readable state of an interrupted training: --fresh starts over") from error
     other = [name for name in training if before.get(name) != training[name]]
-    if other:  # hours of work, perhaps
+    if other:  # it may hold hours of work
         raise UserError(
-            f"{path} keeps another training, `{command}`, stopped after epoch {state['epoch']}; it differs in "
-            f"{', '.join(other)}: repeat that command with this --out to go on, choose another --out, or drop it "
-            f"with --fresh"
+            f"{path} holds another training, `{command}`, stopped after epoch {state['epoch']}; it differs in "
+            f"{', '.join(other)}: repeat that command with this --out to resume it, choose another --out, or "
+            f"discard it with --fresh"
         )
     for name, part in parts.items():
         part.load_state_dict(state[name])
@@ -193,7 +193,7 @@ def evaluate(
 
 
 def jitter(images: Tensor, generator: torch.Generator, turn: float = 12.0, flip: bool = False) -> Tensor:
-    """Turn, scale, move and perhaps flip each image: geometry only, so that no corruption is trained on."""
+    """Rotate, scale, move and perhaps flip each image: geometry only, so that no corruption is trained on."""
     draw = (torch.rand(4, len(images), generator=generator) * 2 - 1).to(images.device)
     angle, scale = draw[0] * math.radians(turn), 1 + 0.1 * draw[1]
     mirror = torch.ones_like(angle)
