@@ -91,8 +91,8 @@ def test_cells_that_failed_or_have_no_partner_are_reported(tmp_path: Path) -> No
     runs = Runs([tmp_path])
     found = differences.difference(compare(runs.records), "source", "sar", runs)
     assert [task.task for task in found.tasks] == ["fog", "snow"]
-    assert "WARNING left out of source: 1 failed cells, 0 that the other does not have." in found.notes
-    assert "WARNING left out of sar: 0 failed cells, 1 that the other does not have." in found.notes
+    assert "WARNING left out of source: 1 failed cells, 0 that the other row lacks." in found.notes
+    assert "WARNING left out of sar: 0 failed cells, 1 that the other row lacks." in found.notes
 
 
 def test_different_score_points_are_reported(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_pareto_notes_times_from_several_machines(run: Path) -> None:
     other = {"device_name": "chip", "threads": 2, "packages": {"torch": "2.16.0"}}
     for task in ("fog", "snow"):
         save(Store(run), replace(make_record("later", 0.6, task=task), environment=other))
-    note = "Times were measured under different conditions, --cost passes does not: "
-    note += "chip, 2 threads, torch 2.16.0 and chip, 2 threads, torch unknown"
+    note = "Times were measured under different conditions: chip, 2 threads, torch 2.16.0 and "
+    note += "chip, 2 threads, torch unknown; --cost passes does not depend on them"
     assert note in pareto.data(run, "time", ["later"]).notes, "the Source that it is compared with counts, too"
     assert pareto.data(run, "passes").notes == pareto.data(run, "time", ["better"]).notes == ()
 

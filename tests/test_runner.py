@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -79,6 +80,7 @@ def test_a_record_says_everything(small_suite: Path) -> None:
     assert record.memory["bytes"] > 0
     assert record.environment["packages"]["torch"]
     assert record.environment["threads"] == torch.get_num_threads()
+    assert record.environment["GOMP_SPINCOUNT"] == os.environ.get("GOMP_SPINCOUNT", "")
 
 
 def test_scores_are_those_of_the_logits(small_suite: Path) -> None:

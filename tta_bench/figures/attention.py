@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.figures import looks, style
+from tta_bench.figures import inspected, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,19 +31,19 @@ class Example:
 class Attention:
     method: str
     examples: tuple[Example, ...]
-    likeness: dict[str, float]  # mean over all images that were looked at, not only those shown
+    likeness: dict[str, float]  # mean over all inspected images, not only those shown
     notes: tuple[str, ...] = ()
 
 
 def data(folder: Path, tasks: Sequence[str] = ()) -> Attention:
     """The kept images of the tasks; attention as each patch's share of what all patches get."""
-    found = looks.read(folder, tasks, needs=("attention_adapted",))
+    found = inspected.read(folder, tasks, needs=("attention_adapted",))
     has_clean = len(found.attention_clean) > 0
     kinds = ["clean", "corrupted", "adapted"] if has_clean else ["corrupted", "adapted"]
     maps = {kind: shares(getattr(found, f"attention_{kind}")) for kind in kinds}
     like = {kind: correlation(maps["clean"], maps[kind]) for kind in kinds[1:]} if has_clean else {}
     examples = []
-    for place in looks.shown(found, tasks):
+    for place in inspected.shown(found, tasks):
         at = int(found.shown[place])
         examples.append(
             Example(
@@ -54,7 +54,7 @@ def data(folder: Path, tasks: Sequence[str] = ()) -> Attention:
                 likeness={kind: float(values[at]) for kind, values in like.items()},
             )
         )
-    among = looks.chosen(found, tasks)
+    among = inspected.chosen(found, tasks)
     return Attention(found.method, tuple(examples), {kind: float(v[among].mean()) for kind, v in like.items()})
 
 
@@ -82,12 +82,12 @@ def draw(found: Attention) -> Figure:
         axes.set_title(title)
     for line, example in zip(grid, found.examples, strict=True):
         if example.original is not None:
-            looks.image(line[0], example.original)
-        looks.image(line[len(pictures) - 1], example.image)
+            inspected.image(line[0], example.original)
+        inspected.image(line[len(pictures) - 1], example.image)
         line[0].set_ylabel(example.task.replace("_", " "))
         high = max(float(values.max()) for values in example.maps.values())
         for axes, (kind, values) in zip(line[len(pictures) :], example.maps.items(), strict=True):
-            looks.heat(axes, values, 0, high)
+            inspected.heat(axes, values, 0, high)
             if kind in example.likeness:
                 axes.set_xlabel(f"r = {example.likeness[kind]:.2f}", labelpad=1)
     if found.likeness:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.figures import looks, style
+from tta_bench.figures import inspected, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ class Correlation:
 
 def data(folder: Path, block: Block = "last", tasks: Sequence[str] = ()) -> Correlation:
     """The kept images of the tasks with their maps."""
-    found = looks.read(folder, tasks, needs=(f"correlation_{block}",))
+    found = inspected.read(folder, tasks, needs=(f"correlation_{block}",))
     maps = getattr(found, f"correlation_{block}")
     examples = [
         Example(
@@ -44,7 +44,7 @@ def data(folder: Path, block: Block = "last", tasks: Sequence[str] = ()) -> Corr
             image=found.image[place],
             map=maps[found.shown[place]],
         )
-        for place in looks.shown(found, tasks)
+        for place in inspected.shown(found, tasks)
     ]
     return Correlation(block, tuple(examples))
 
@@ -61,10 +61,10 @@ def draw(found: Correlation) -> Figure:
     drawn: Any = None
     for line, example in zip(grid, found.examples, strict=True):
         if example.original is not None:
-            looks.image(line[0], example.original)
-        looks.image(line[-2], example.image)
+            inspected.image(line[0], example.original)
+        inspected.image(line[-2], example.image)
         line[0].set_ylabel(example.task.replace("_", " "))
-        drawn = looks.heat(line[-1], example.map, low, high)
+        drawn = inspected.heat(line[-1], example.map, low, high)
     bar = figure.colorbar(drawn, ax=grid[:, -1], shrink=min(1.0, 1.5 / len(found.examples)), pad=0.04)
     bar.set_label(f"r of shift and patch, {found.block} block")
     return figure

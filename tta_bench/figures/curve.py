@@ -158,4 +158,4 @@ def _strip(axes: Axes, line: Line, height: float) -> None:
     ticks: dict[str, Any] = {"color": look.color, "markersize": 5, "markeredgewidth": 1.2}
     axes.plot(line.resets, [height] * len(line.resets), "|", transform=foot, **ticks)
     axes.set_xlim(left=-0.1 * end)
-    axes.plot([], [], "|", label="falls back to source", **{**ticks, "color": "#555555"})
+    axes.plot([], [], "|", label="resets to source", **{**ticks, "color": "#555555"})

@@ -1,4 +1,4 @@
-"""The kinds of figures by name, and which options each of them knows."""
+"""The kinds of figures by name, and the options of each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make(kind: str, folder: Path, given: dict[str, Any]) -> tuple[Any, Figure]:
     for option in given:
         if option not in OPTIONS[kind]:
             raise UserError(
-                f"--{option} means nothing to '{kind}' (which knows {', '.join('--' + o for o in OPTIONS[kind])})"
+                f"--{option} is no option of '{kind}' (which takes {', '.join('--' + o for o in OPTIONS[kind])})"
             )
     module = KINDS[kind]
     data: Callable[..., Any] = module.data

@@ -44,7 +44,7 @@ class Pareto:
 
     @property
     def frontier(self) -> list[Point]:
-        """Points that no other beats: none is as cheap and more accurate, cheapest first."""
+        """Points for which no other is both as cheap and more accurate; cheapest first."""
         best: list[Point] = []
         for point in sorted(self.points, key=lambda p: (p.cost, -p.accuracy)):
             if not best or point.accuracy > best[-1].accuracy:
@@ -60,7 +60,9 @@ def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where
         source = _source(rows.read(folder, where=where))
         price = partial(_times, source)
         machines = machines_of(replace(found, rows=(source, *found.rows)))
-        notes += [f"{MIXED}, --cost passes does not: {' and '.join(machines)}"] if len(machines) > 1 else []
+        notes += (
+            [f"{MIXED}: {' and '.join(machines)}; --cost passes does not depend on them"] if len(machines) > 1 else []
+        )
     for number, row in enumerate(found.rows):
         score = rows.average(row, found.tasks)
         if math.isnan(score.mean):
@@ -78,7 +80,7 @@ def _passes(row: Row) -> float:
 
 
 def _source(found: Comparison) -> Row:
-    """The unadapted model: one row, also where it ran in several ways, for an axis has one unit."""
+    """The unadapted model: the first such row, because an axis has one unit."""
     source = next((row for row in found.rows if row.first.cell.method == "source"), None)
     if source is None:
         raise UserError("--cost time is in multiples of 'source', and this run has no such row: use --cost passes")

@@ -1,6 +1,6 @@
 """How all figures look: for a column of a paper, readable in print, in grey and by the colour-blind.
 
-No row is told apart by colour alone, no text is smaller than 8 points, and the same data gives the same bytes.
+Rows differ in more than colour, no text is smaller than 8 points, and the same data gives the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLUMN, TEXT, PAGE = 3.4, 4.8, 6.9  # inches: a column of two, LNCS, a page of t
 POINTS = 8
 FORMATS = ("png", "svg", "pdf")
 
-# Okabe and Ito's colours, told apart by most people; yellow is left out, because it vanishes on paper.
+# Okabe and Ito's colours, which most people can distinguish; without yellow, which is too light on paper.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.2, 1, 1.2, 1, 1.2)))
@@ -78,7 +78,7 @@ def house_style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of this many inches, apart from pyplot and its global state."""
+    """A figure of this many inches, without pyplot and its global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -109,7 +109,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
 
 
 def room(values: Sequence[float], least: float = 2.0) -> tuple[float, float]:
-    """Limits of an axis around values, so far apart that tenths of a percent do not look like a gulf."""
+    """Limits of an axis around values, at least `least` apart, so that tenths of a percent do not look large."""
     middle, half = (min(values) + max(values)) / 2, max(0.65 * (max(values) - min(values)), least / 2)
     return middle - half, middle + half
 
@@ -117,7 +117,7 @@ def room(values: Sequence[float], least: float = 2.0) -> tuple[float, float]:
 def label_points(
     axes: Axes, points: Sequence[tuple[float, float, str]], line: Sequence[tuple[float, float]] = ()
 ) -> None:
-    """Write a name beside each point, on the side where it is in the way of no other, nor of a line of corners."""
+    """Write a name beside each point, on a side where it covers no other name, no point and no line."""
     from matplotlib.transforms import Bbox
 
     figure: Any = axes.figure

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError
-from tta_bench.figures import looks, style
+from tta_bench.figures import inspected, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PERPLEXITY = 30
-LEAST = 10  # images, below which there is no neighbourhood to speak of
+LEAST = 10  # images: fewer have no meaningful neighbourhoods
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Planes:
 
 def data(folder: Path, tasks: Sequence[str] = ()) -> Planes:
     """Both planes, each fitted on all images of the tasks asked for."""
-    found = looks.read(folder, tasks, needs=("shift_first", "shift_last"))
-    chosen = looks.chosen(found, tasks)
+    found = inspected.read(folder, tasks, needs=("shift_first", "shift_last"))
+    chosen = inspected.chosen(found, tasks)
     if len(chosen) < LEAST:
-        raise UserError(f"{folder}: t-SNE of {len(chosen)} images says nothing: inspect with more --batches")
+        raise UserError(f"{folder}: {len(chosen)} images are too few for t-SNE: inspect with more --batches")
     return Planes(
         found.task[chosen],
         embed(found.shift_first[chosen], f"{folder}: shift features of the first block"),
@@ -48,7 +48,7 @@ def embed(features: NDArray[np.float32], what: str) -> NDArray[np.float32]:
     from sklearn.manifold import TSNE  # slow to import
 
     if not np.isfinite(features).all() or not features.std(0).any():
-        raise UserError(f"{what} are the same for all images: there is nothing to tell apart")
+        raise UserError(f"{what} are the same for all images: there is nothing to plot")
     perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
     model = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0, method="barnes_hut")
     plane: NDArray[np.float32] = model.fit_transform(features)

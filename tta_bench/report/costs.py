@@ -51,7 +51,7 @@ def machines_of(comparison: Comparison) -> list[str]:
 
 
 def _steady_note(comparison: Comparison) -> str:
-    """What ms/image is, for the streams that are there: one batch is warm-up and all that there is."""
+    """What ms/image means for these streams: a stream of one batch has nothing but its warm-up."""
     short = [len(record.batch_seconds) < 2 for record in comparison.records if record.status == "done"]
     if short and all(short):
         return "ms/image: of the streams' only batch, warm-up included."
@@ -96,7 +96,7 @@ def _costs(row: Row, source: Sequence[Record]) -> tuple[Value, ...]:
         return (Value(word=FAILED),) * len(COLUMNS)
     images = sum(record.samples for record in done)
     slower = times_other(paired(done, source))
-    if source and slower is None:  # on other streams, of the same model and batches of the same size
+    if source and slower is None:  # no stream in common, but the same model and batch size
         slower = steady_ms(done) / steady_ms(source)
     return (
         Value(seconds_per_seed(done), digits=1),
@@ -111,7 +111,7 @@ def _costs(row: Row, source: Sequence[Record]) -> tuple[Value, ...]:
 
 
 def paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Record, Record]]:
-    """Records and another row's on the same streams, so that a failed task does not tilt the ratio.
+    """Records of two rows on the same streams, so that a failed task does not distort their ratio.
 
     Where the others ran in several modes (bf16, compiled), the record's own mode comes first.
     """
@@ -141,5 +141,5 @@ def _memory_note(comparison: Comparison) -> list[str]:
 
 
 def memory_is_of_adapting(record: Record) -> bool:
-    """Whether `prepare` is kept apart: not by earlier versions, nor where a system cannot begin a peak anew."""
+    """Whether the peak leaves out `prepare`: some systems cannot reset it, so there it covers the whole run."""
     return "prepare_bytes" in record.memory and "whole run" not in record.memory["measure"]

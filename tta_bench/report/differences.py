@@ -1,4 +1,4 @@
-"""Two rows of a table side by side: where and by how much one is better, and how sure that is."""
+"""Two rows of a table compared: where and by how much one is better, and how sure that is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BETTER, WORSE, EVEN = "better", "worse", "even"
 
 @dataclass(frozen=True)
 class TaskDifference:
-    """What the two did on one task. All accuracies are fractions."""
+    """The two rows on one task. All accuracies are fractions."""
 
     task: str
     a: float
@@ -36,7 +36,7 @@ class TaskDifference:
 
     @property
     def verdict(self) -> str:
-        """Of b: sure only if the test over images and the interval over batches agree."""
+        """Better or worse (b than a) only where the test over images and the interval over batches agree."""
         if self.holm >= ALPHA or self.estimate.low <= 0 <= self.estimate.high:
             return EVEN
         return BETTER if self.estimate.difference > 0 else WORSE
@@ -66,7 +66,7 @@ def find_row(comparison: Comparison, label: str) -> Row:
 
 
 def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference:
-    """Compare two rows on the samples that both have predicted."""
+    """Compare two rows on the streams that both have finished."""
     first, second = find_row(comparison, a), find_row(comparison, b)
     a, b = first.label, second.label
     if a == b:
@@ -98,13 +98,13 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
 
 
 def pairs(first: Row, second: Row) -> list[tuple[Record, Record]]:
-    """Finished records of the two on the same streams."""
+    """Finished records of two rows on the same streams."""
     there = {record.cell.conditions.stream: record for record in second.done}
     return [(one, there[stream]) for one in first.done if (stream := one.cell.conditions.stream) in there]
 
 
 def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: NDArray[np.int32]) -> Stream:
-    _, _, target = cell.name.partition("-to-")  # transfers to one domain show the same images
+    _, _, target = cell.name.partition("-to-")  # transfers to the same domain show the same images
     change = b.astype(np.int8) - a.astype(np.int8)
     return Stream(cell.name, f"{cell.suite} {target}", cell.seed, change, index, cell.batch_size)
 
@@ -119,9 +119,7 @@ def _notes(comparison: Comparison, first: Row, second: Row, shared: int) -> list
         failed = len(row.records) - len(row.done)
         lone = len(row.done) - shared
         if failed or lone:
-            notes.append(
-                f"WARNING left out of {row.label}: {failed} failed cells, {lone} that the other does not have."
-            )
+            notes.append(f"WARNING left out of {row.label}: {failed} failed cells, {lone} that the other row lacks.")
     if first.first.score_point != second.first.score_point:
         points = f"{first.label} {first.first.score_point}, {second.label} {second.first.score_point}"
         notes.append(f"WARNING scored at different points: {points}.")

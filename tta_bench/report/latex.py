@@ -9,7 +9,7 @@ from dataclasses import replace
 from tta_bench.report.names import clean
 from tta_bench.report.values import Table, Value
 
-WIDE = 10  # columns, above which they move together
+WIDE = 10  # with more columns, they move closer together
 PACKAGES = ("booktabs", "graphicx")
 
 _SPECIAL = {
@@ -43,7 +43,7 @@ _SPECIAL = {
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX prints as it is; letters that pdflatex does not know come out as their number."""
+    """Text that LaTeX prints literally; letters that pdflatex lacks are printed as their code point."""
     return _escaped(clean(text))
 
 
@@ -54,7 +54,7 @@ def _escaped(plain: str) -> str:
 
 
 def _known(char: str) -> bool:
-    """Whether pdflatex prints a letter in its oldest font encoding, which a paper's preamble may well have."""
+    """Whether pdflatex can print a letter in its default font encoding (OT1), which many preambles keep."""
     return char.isascii() or ("À" <= char <= "ÿ" and char not in "ÐÞðþ")
 
 
@@ -84,7 +84,7 @@ def fragment(table: Table, name: str) -> str:
 
 
 def document(names: Iterable[str], title: str) -> str:
-    """A whole document that inputs these fragments, for a look at them."""
+    """A whole document that inputs these fragments, to preview them."""
     lines = [
         r"\documentclass{article}",
         r"\usepackage[margin=15mm,landscape]{geometry}",
@@ -114,7 +114,7 @@ def _entry(value: Value) -> str:
 
 
 def _gap(values: Sequence[Value]) -> str:
-    """A little room after a line of differences, which ends a group."""
+    """Some space after a line of differences, which ends a group."""
     return r" \addlinespace" if len(values) > 1 and all(value.signed for value in values[:-1]) else ""
 
 

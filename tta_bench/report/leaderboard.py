@@ -91,7 +91,7 @@ def _digits(value: float, digits: int) -> str:
 
 @dataclass(frozen=True)
 class Close:
-    """Labels of rows that cannot be told from the best, and what to say about it."""
+    """Labels of rows that are not distinguishable from the best, and notes about them."""
 
     labels: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ NO_MARKS = Close()
 
 
 def close_to_best(comparison: Comparison, runs: Runs) -> Close:
-    """Which rows cannot be told from the best; without predictions the note says so."""
+    """Which rows are not distinguishable from the best; without predictions a note says why that is not known."""
     scored = _ranked(comparison)[1]
     if len(scored) < 2:
         return Close()
@@ -112,14 +112,14 @@ def close_to_best(comparison: Comparison, runs: Runs) -> Close:
 
 
 def _ranked(comparison: Comparison) -> tuple[list[Row], list[Row]]:
-    """Rows by their average, best first: all of them, and those that have one."""
+    """Rows by their average, best first: all rows, and those that have an average."""
     averages = {row.label: average(row, comparison.tasks).rank for row in comparison.rows}
     ranked = sorted(comparison.rows, key=lambda row: (-averages[row.label], row.label))
     return ranked, [row for row in ranked if averages[row.label] > float("-inf")]
 
 
 def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
-    """Rows by their average, best first; those that cannot be told from the best are marked."""
+    """Rows by their average, best first; those not distinguishable from the best are marked."""
     averages = {row.label: average(row, comparison.tasks) for row in comparison.rows}
     ranked, scored = _ranked(comparison)
     about = f"Average over {len(comparison.tasks)} tasks. {SCORING_NOTE}"
@@ -134,7 +134,7 @@ def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
 
 
 def not_distinguishable(rows: Sequence[Row], runs: Runs) -> set[str]:
-    """Labels of rows whose mean difference to the first, over all streams that both have, may well be chance."""
+    """Labels of rows whose mean difference from the first, over all streams that both have, may be chance."""
     by_stream: dict[StreamKey, list[tuple[str, Record]]] = defaultdict(list)
     for row in rows:
         for record in row.done:

@@ -1,4 +1,4 @@
-"""Tables on the screen, as Markdown and as CSV. Names are text in each of them, whatever they contain."""
+"""Tables on the screen, as Markdown and as CSV. Names are printed literally in each, whatever they contain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tta_bench.report.values import FAILED, LOUD, MISSING, Table, Value
 
 
 def show(table: Table, console: Console) -> None:
-    """Print a table; one that is too wide for the screen is turned or cut into blocks, so that no figure is lost."""
+    """Print a table; if it is too wide for the screen, transposed or in blocks, so that no number is cut."""
     for part in parts(table, console):
         console.print(part)
     console.print()

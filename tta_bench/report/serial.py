@@ -1,12 +1,12 @@
 """How much a sum of batches would vary, when neighbouring batches may be alike.
 
-Three views, and the widest counts, because each is blind to something:
-- batches one by one: right if they are independent, and the least it can be in an adapted stream;
+Three estimates, of which the widest counts, because each misses something:
+- batches one by one: right if they are independent, and a lower bound in an adapted stream;
 - blocks of √n of n batches, as in the block bootstrap: right for memories shorter than a block;
-- a memory that fades from batch to batch: where neighbours are clearly alike, the autocovariances at lags 1 to 3 tell
-  how fast, and so how much lies beyond the blocks. Noise of single batches is not in them.
-A learning curve is no memory, though it looks like one: a line is taken out of the first two, a parabola of the third,
-and the variance that goes with it is put back.
+- a memory that fades from batch to batch: where neighbours are clearly alike, the autocovariances at lags 1 to 3 show
+  how fast it fades, and so how much lies beyond the blocks. Noise of single batches does not enter them.
+A learning curve looks like a memory but is none: a line is taken out for the first two, a parabola for the third, and
+the variance that goes with it is put back.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from scipy.special import stdtrit
 Floats = NDArray[np.float64]
 CLEARLY = 1.645  # standard errors of lag 1 above 0, one-sided 5 %
 SLOWEST = 0.97  # fading per batch; slower memories look like another mean
-FEWEST = 24  # batches from which a pace can be told
-FEWEST_OF_LINE = 12  # batches that can spare a line
-CAUTION = 1.3  # times the bias of a pace: too slow costs width, too quick costs the truth
-CURVE = 2  # degree of the learning curve where a pace is told
+FEWEST = 24  # batches needed to estimate how fast a memory fades
+FEWEST_OF_LINE = 12  # batches needed to fit a line
+CAUTION = 1.3  # times the bias of the pace: too slow a pace costs width, too fast a pace costs coverage
+CURVE = 2  # degree of the learning curve that is taken out before the pace is estimated
 
 
 class Spread(NamedTuple):
@@ -41,28 +41,28 @@ class Spread(NamedTuple):
 
 
 def spread_of_sum(batches: Floats) -> Spread:
-    """Of the sum of batches that have mean 0; at least two of them."""
+    """How much the sum of batches varies; at least two batches, with mean 0."""
     blocks = _from_blocks(batches)
     fading = _from_fading(batches, blocks.freedom)
     return max(blocks, fading, key=lambda spread: spread.reach) if fading else blocks
 
 
 def block_length(batches: int) -> int:
-    """√n, but at least six blocks where they can be had."""
+    """√n, but short enough for at least six blocks where there are six batches."""
     return max(1, min(math.ceil(math.sqrt(batches)), batches // 6))
 
 
 def block_sums(batches: Floats, length: int) -> Floats:
-    """The sum of every block of so many neighbours, around the end too."""
+    """The sums of all blocks of so many neighbours, wrapping around the end."""
     ring: Floats = np.concatenate([[0.0], np.cumsum(np.concatenate([batches, batches[: length - 1]]))])
     return ring[length:] - ring[:-length]
 
 
 def _from_blocks(batches: Floats) -> Spread:
-    """The variance of the block bootstrap, which needs no drawing.
+    """The variance of the block bootstrap, computed without drawing.
 
-    A block misses what reaches beyond it, the less the longer it is: twice the variance with blocks of twice the
-    length less that with these takes the first of that error away, at the price of a degree of freedom.
+    A block misses what reaches beyond it; longer blocks miss less. Twice the variance with blocks of twice the length,
+    less the variance with these, removes the first order of that error, at the price of a degree of freedom.
     """
     n = len(batches)
     length = block_length(n)
@@ -77,7 +77,7 @@ def _from_blocks(batches: Floats) -> Spread:
 
 
 def _from_fading(batches: Floats, most: float) -> Spread | None:
-    """As if each batch kept a share of the one before; None where neighbours are not clearly alike."""
+    """The variance if each batch keeps a share of the one before; None where neighbours are not clearly alike."""
     n = len(batches)
     if n < FEWEST or not batches.any():
         return None
@@ -86,9 +86,9 @@ def _from_fading(batches: Floats, most: float) -> Spread | None:
     if lag[0] < 1e-9 * float(batches @ batches) or lag[1] / lag[0] <= CLEARLY / math.sqrt(n):
         return None
     paces = [lag[1] / lag[0], *([(lag[2] + lag[3]) / (lag[1] + lag[2])] if lag[1] + lag[2] > 0 else [])]
-    # Autocorrelations come out too low, the more so the more of the curve was taken out (Kendall, for a mean alone).
+    # Estimated autocorrelations are too low, and lower the more of the curve was taken out (Kendall, for a mean alone).
     pace = min(SLOWEST, max(share + CAUTION * (CURVE + 1 + (CURVE + 3) * share) / n for share in paces))
-    worth = n * (1 - pace) / (1 + pace)  # independent batches that would know as much
+    worth = n * (1 - pace) / (1 + pace)  # independent batches that carry as much information
     long_run = n * (lag[0] + 2 * lag[1] / (1 - pace))
     taken = min(0.7, (CURVE + 1) / max(worth, 1.0))  # share of the variance that went with the curve
     return Spread(long_run / (1 - taken), min(most, max(1.5, worth - 1)))

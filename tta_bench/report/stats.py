@@ -1,10 +1,10 @@
 """Paired differences with their uncertainty, from the per-sample results of two methods on the same streams.
 
-Online predictions are correlated: an adapted model that has gone astray stays astray for many batches. So whole
-blocks of batches are drawn again, not samples (circular block bootstrap, blocks of √n of n batches), and what is drawn
-is stretched to the spread that `serial` finds, which looks beyond the blocks too. Seeds show the same images in another
-order, and the corruptions of one data set the same images too: an image counts once however often it is shown, so the
-variance that streams share through images is added, as in two-way clustering (Cameron, Gelbach and Miller, 2011).
+Online predictions are correlated: a model that has adapted badly stays bad for many batches. So whole blocks of batches
+are drawn again, not samples (circular block bootstrap, blocks of √n of n batches), and the draws are stretched to the
+spread that `serial` estimates, which accounts for what lasts longer than a block. Seeds and corruptions show the same
+images, and an image counts once however often it is shown: the variance that streams share through images is added, as
+in two-way clustering (Cameron, Gelbach and Miller, 2011).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Stream:
-    """What two methods did on one stream."""
+    """The results of two methods on one stream."""
 
     task: str
     images: str  # streams of the same name show the same image at the same index
@@ -76,7 +76,7 @@ class Blocks:
         return block_sums(levelled(self.batches), block_length(len(self.batches)))
 
     def draw(self, replicates: int) -> Floats:
-        """By how much the mean difference moves when blocks are drawn again; always the same draws."""
+        """How much the mean difference moves when blocks are drawn again; the draws are always the same."""
         length, sums = block_length(len(self.batches)), self._sums
         blocks = max(1, round(len(self.batches) / length))
         rng = np.random.Generator(np.random.PCG64(seed_of("bootstrap", self.stream.task, self.stream.seed)))
@@ -101,7 +101,7 @@ def estimate(streams: Sequence[Blocks], replicates: int = REPLICATES) -> Estimat
     parts = [w**2 * blocks.variance for w, blocks in zip(weights, streams, strict=True)]
     apart = sum(parts)
     variance = apart + max(0.0, _shared(streams, weights))
-    # Welch and Satterthwaite: a stream whose spread is badly known counts by its share.
+    # Welch and Satterthwaite: a stream with few degrees of freedom counts by its share of the variance.
     freedom = apart**2 / sum(part**2 / blocks.freedom for part, blocks in zip(parts, streams, strict=True))
     error = math.sqrt(variance)
     tail = (1 - LEVEL) / 2

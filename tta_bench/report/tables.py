@@ -41,15 +41,15 @@ def _is_variant(record: Record) -> bool:
 
 
 def accuracy_table(comparison: Comparison) -> Table:
-    """Top-1 accuracy in percent: methods by tasks, the average over tasks, and what the score is worth."""
+    """Top-1 accuracy in percent: methods by tasks, the average over tasks, and how it was scored."""
     tasks = comparison.tasks
     rows = [
         (row.label, (*(over_seeds(row, task) for task in tasks), average(row, tasks), *scoring(row)))
         for row in comparison.rows
     ]
     columns = (*names.columns(tasks), "Avg.", *SCORING)
-    told = (*_seed_note(comparison), SCORING_NOTE, *_failures(comparison), *_remarks(comparison), *_resets(comparison))
-    notes = (*comparison.notes, *told, *names.legend(tasks))
+    own = (*_seed_note(comparison), SCORING_NOTE, *_failures(comparison), *_remarks(comparison), *_resets(comparison))
+    notes = (*comparison.notes, *own, *names.legend(tasks))
     return Table(f"{comparison.suite}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
 
 
@@ -96,7 +96,7 @@ def over_seeds(row: Row, task: str) -> Value:
 
 
 def average(row: Row, tasks: Sequence[str]) -> Value:
-    """The mean over tasks for each seed, then over seeds; only where every task is there for every seed."""
+    """The mean over tasks for each seed, then over seeds; only where no seed lacks a task."""
     return spread([statistics.fmean(100 * top1 for top1 in scores) for scores in per_seed(row, tasks)])
 
 
@@ -134,5 +134,5 @@ def _remarks(comparison: Comparison) -> list[str]:
 
 def _resets(comparison: Comparison) -> list[str]:
     counts = {row.label: sum(record.resets for record in row.records) for row in comparison.rows}
-    told = [f"{label} {count}" for label, count in counts.items() if count]
-    return [f"Falls back to source weights by the method itself: {', '.join(told)}."] if told else []
+    resets = [f"{label} {count}" for label, count in counts.items() if count]
+    return [f"Resets to the source weights by the method itself: {', '.join(resets)}."] if resets else []

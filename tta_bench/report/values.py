@@ -1,4 +1,4 @@
-"""What tables are made of: values that know how they print, and rows of them."""
+"""What tables are made of: values that format themselves, and rows of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Value:
 
     @property
     def rank(self) -> float:
-        """The mean as printed, so that what looks equal ranks equal; words come last."""
+        """The mean as printed, so that values that print alike rank alike; words come last."""
         return -math.inf if self.word or math.isnan(self.mean) else round(self.mean, self.digits)
 
 
@@ -63,7 +63,7 @@ def spread(scores: Sequence[float]) -> Value:
 def mark_best(
     rows: Sequence[tuple[str, tuple[Value, ...]]], scored_columns: int
 ) -> tuple[tuple[str, tuple[Value, ...]], ...]:
-    """Mark the highest value of each of the first columns as it is printed: what looks equal is equally best."""
+    """Mark the best of each of the first columns, as printed: values that print alike are equally best."""
     best = [max((values[i].rank for _, values in rows), default=-math.inf) for i in range(scored_columns)]
     return tuple(
         (

@@ -55,17 +55,17 @@ def report_runs(
 def write_difference(found: differences.Difference, suite: str, folder: Path) -> list[Path]:
     """The comparison of two rows as files."""
     table = differences.table(found, suite)
-    told = replace(table, notes=(differences.sentence(found), *table.notes))
+    whole = replace(table, notes=(differences.sentence(found), *table.notes))
     texts = {
-        "compare.md": render.markdown(told),
+        "compare.md": render.markdown(whole),
         "compare.csv": render.csv_text(table),
-        "compare.tex": latex.fragment(told, f"{suite}-compare"),
+        "compare.tex": latex.fragment(whole, f"{suite}-compare"),
     }
     return _write(folder, texts)
 
 
 def check_formats(formats: Sequence[str]) -> None:
-    """Refuse a format that is not known."""
+    """Refuse an unknown format."""
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")

@@ -100,14 +100,14 @@ def _from_predictions(
             correct = made.correct
             curves.setdefault(_stream(record.cell), []).append(_curve(record, correct))
             seen.setdefault(_stream(record.cell), []).append((made.index, correct))
-    # A stream over several tasks does not tell which image was of which: only the average has an interval then.
+    # Without the task of each image, a stream over several tasks gives an interval of the average only.
     errors = {stream: Errors.of(parts) for stream, parts in seen.items()}
     known = [[errors[task]] if task in errors else [] for task in tasks] + [list(errors.values())]
     return curves, tuple(interval(score, those) for score, those in zip(scores, known, strict=True))
 
 
 def _stream(cell: Cell) -> str:
-    """The task, or what a stream over several may be called beside those of other suites."""
+    """The task, or a name for a stream over several tasks that differs between suites."""
     return cell.tasks[0] if len(set(cell.tasks)) == 1 else f"{cell.suite} {cell.conditions.scenario}"
 
 
