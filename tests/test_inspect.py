@@ -14,6 +14,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from tests.conftest import Cli
+from tests.needed import needed
 from tests.small import BATCHNORM_ONLY, small_vit, stream
 from tta_bench import registry
 from tta_bench.datasets import digits
@@ -120,7 +121,7 @@ def test_capturing_changes_no_later_batch(name: str) -> None:
 
     def logits(with_capture: bool) -> list[Tensor]:
         vit = small_vit()
-        method = build_method(name, vit, num_classes=10, batch_size=8)
+        method = build_method(name, vit, num_classes=10, batch_size=8, params=needed(name))
         if method.needs_source:
             method.prepare(iter(batches[:1]))
         found = []

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from tests.needed import needed
 from tests.small import model_for, small_vit, stream
 from tta_bench import Method, build_method, settings
 from tta_bench.errors import UserError
@@ -24,7 +25,7 @@ every_method = pytest.mark.parametrize("name", NAMES)
 
 
 def built(name: str, model: Any = None, **params: Any) -> Method:
-    params = {**QUICK.get(name, {}), **params}
+    params = {**QUICK.get(name, {}), **needed(name), **params}
     method = build_method(name, model or model_for(name), num_classes=10, batch_size=8, params=params)
     if method.needs_source:
         method.prepare(stream(count=2, seed=7))
@@ -43,7 +44,7 @@ def test_every_plugin_file_is_registered() -> None:
 
 @every_method
 def test_keeps_every_promise(name: str) -> None:
-    check_method(name, **QUICK.get(name, {}))
+    check_method(name, **QUICK.get(name, {}), **needed(name))
 
 
 @every_method
@@ -132,7 +133,7 @@ def test_batches_with_none_or_all_samples_reliable(name: str, threshold: float) 
 
 @every_method
 def test_a_method_without_a_snapshot_says_so_instead_of_staying_adapted(name: str) -> None:
-    method = installed().load(name)(model_for(name), num_classes=10, batch_size=8)
+    method = installed().load(name)(model_for(name), num_classes=10, batch_size=8, **needed(name))
     if method.adapted_parameters():
         with pytest.raises(UserError, match=r"has no snapshot to return to: build it with tta_bench\.build_method"):
             method.reset()
