@@ -2,8 +2,8 @@
 
 Strong: colour jitter with probability 0.8 (brightness, contrast and saturation by up to 40 %, hue by up to a tenth
 of the circle, in random order), grey with 0.2, blur with 0.5 (sigma 0.1 to 2), mirrored with 0.5. With `crop`, a
-random crop of 20 to 100 % of the image comes first, and the weak view is a random crop of 7/8 of a side; without, the
-weak view is the image or its mirror image. Each image has its own draws.
+random crop of 20 % (or of `smallest`) to 100 % of the image comes first, and the weak view is a random crop of 7/8 of a
+side; without, the weak view is the image or its mirror image. Each image has its own draws.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ RESIZED = 8 / 7  # 256 px for 224
 class MocoViews:
     """Draws weak and strong views of images in [0, 1]."""
 
-    def __init__(self, draws: Draws, *, crop: bool) -> None:
-        self.draws, self.crop = draws, crop
+    def __init__(self, draws: Draws, *, crop: bool, smallest: float = 0.2) -> None:
+        self.draws, self.crop, self.smallest = draws, crop, smallest
 
     @torch.no_grad()
     def weak(self, images: Tensor) -> Tensor:
@@ -44,7 +44,8 @@ class MocoViews:
     @torch.no_grad()
     def strong(self, images: Tensor) -> Tensor:
         draws = self.draws
-        views = random_resized_crops(images, draws, smallest=0.2) if self.crop else mirrored(images, draws).clone()
+        small = self.smallest
+        views = random_resized_crops(images, draws, smallest=small) if self.crop else mirrored(images, draws).clone()
         self._jitter(views)
         chosen = self._some(views, GREYED)
         views[chosen] = grey(views[chosen]).expand(-1, 3, -1, -1)

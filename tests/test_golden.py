@@ -10,14 +10,12 @@ from tests.traces import CASES, SETTINGS, Trace, golden_batches, in_order
 from tta_bench import settings
 from tta_bench.registry import installed
 
-REGISTERED = installed().names()
-
 
 def assert_near(found: Tensor, expected: Tensor, what: str) -> None:
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0, msg=lambda why: f"{what}: {why}")
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if Trace(case).method in REGISTERED])
+@pytest.mark.parametrize("case", CASES)
 def test_trace(case: str) -> None:
     trace = Trace(case)
     method = trace.build()
@@ -39,7 +37,7 @@ def test_trace(case: str) -> None:
         assert method.resets == trace.meta["resets"]
 
 
-@pytest.mark.parametrize("name", [name for name in SETTINGS if name in REGISTERED])
+@pytest.mark.parametrize("name", SETTINGS)
 def test_settings_have_the_names_of_the_traces(name: str) -> None:
     assert set(SETTINGS[name]) <= set(settings.defaults(installed().load(name)))
 

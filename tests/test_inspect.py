@@ -14,7 +14,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from tests.conftest import Cli
-from tests.small import BATCHNORM_ONLY, FROM_FILES, small_vit, stream
+from tests.needed import needed
+from tests.small import BATCHNORM_ONLY, small_vit, stream
 from tta_bench import registry
 from tta_bench.datasets import digits
 from tta_bench.errors import UserError
@@ -114,15 +115,13 @@ def test_models_without_class_token_attention_are_refused(model: nn.Module, said
         probe.require_vit(model)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in registry.installed().names() if name not in (*BATCHNORM_ONLY, *FROM_FILES)]
-)
+@pytest.mark.parametrize("name", [name for name in registry.installed().names() if name not in BATCHNORM_ONLY])
 def test_capturing_changes_no_later_batch(name: str) -> None:
     batches = stream(4, 8)
 
     def logits(with_capture: bool) -> list[Tensor]:
         vit = small_vit()
-        method = build_method(name, vit, num_classes=10, batch_size=8)
+        method = build_method(name, vit, num_classes=10, batch_size=8, params=needed(name))
         if method.needs_source:
             method.prepare(iter(batches[:1]))
         found = []

@@ -11,20 +11,21 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tests.small import FROM_FILES, model_for, small_vit, stream
+from tests.needed import needed
+from tests.small import model_for, small_vit, stream
 from tta_bench import Method, build_method, settings
 from tta_bench.errors import UserError
 from tta_bench.method import Kind
 from tta_bench.registry import installed
 from tta_bench.testing import check_method
 
-NAMES = [name for name in installed().names() if name not in FROM_FILES]
+NAMES = installed().names()
 QUICK: dict[str, dict[str, Any]] = {"foa": {"population_size": 4}}  # the same work, less often
 every_method = pytest.mark.parametrize("name", NAMES)
 
 
 def built(name: str, model: Any = None, **params: Any) -> Method:
-    params = {**QUICK.get(name, {}), **params}
+    params = {**QUICK.get(name, {}), **needed(name), **params}
     method = build_method(name, model or model_for(name), num_classes=10, batch_size=8, params=params)
     if method.needs_source:
         method.prepare(stream(count=2, seed=7))
@@ -43,7 +44,7 @@ def test_every_plugin_file_is_registered() -> None:
 
 @every_method
 def test_keeps_every_promise(name: str) -> None:
-    check_method(name, **QUICK.get(name, {}))
+    check_method(name, **QUICK.get(name, {}), **needed(name))
 
 
 @every_method
@@ -132,7 +133,7 @@ def test_batches_with_none_or_all_samples_reliable(name: str, threshold: float) 
 
 @every_method
 def test_a_method_without_a_snapshot_says_so_instead_of_staying_adapted(name: str) -> None:
-    method = installed().load(name)(model_for(name), num_classes=10, batch_size=8)
+    method = installed().load(name)(model_for(name), num_classes=10, batch_size=8, **needed(name))
     if method.adapted_parameters():
         with pytest.raises(UserError, match=r"has no snapshot to return to: build it with tta_bench\.build_method"):
             method.reset()
@@ -162,7 +163,7 @@ def test_eata_without_its_anchor_needs_no_source_data() -> None:
         ("cfa", {"moments": 0}, "moments is 0"),
         ("cfa", {"max_grad_norm": 0.0}, "max_grad_norm is 0"),
         ("lame", {"knn": 0}, "knn is 0"),
-        ("lame", {"affinity": "knn"}, "affinity: expected 'kNN' or 'rbf' or 'linear', got 'knn'"),
+        ("lame", {"affinity": "knn"}, "affinity' is 'knn', expected 'kNN' or 'rbf' or 'linear'"),
         ("rdumb", {"reset_interval": -1}, "reset_interval is -1"),
         ("bn-alpha", {"alpha": 1.5}, "alpha is 1.5"),
         ("foa", {"num_prompts": 0}, "num_prompts is 0"),

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.small import BATCHNORM_ONLY, FROM_FILES
+from tests.needed import needed
+from tests.small import model_for
 from tta_bench import build_method
 from tta_bench.data.images import ArrayImages, Joined
-from tta_bench.models import source as models
 from tta_bench.registry import installed
 from tta_bench.streams.orders import DRAWS_PER_CLASS
 from tta_bench.streams.scenarios import RISE_AND_FALL, SCENARIOS, Gradual, Normal, scenario_of
@@ -57,9 +57,8 @@ def test_the_order_depends_on_suite_task_seed_and_scenario(change: dict[str, obj
 
 def test_the_order_depends_on_nothing_else() -> None:
     before = stream().digest
-    model = models.load("digits-vit")
-    for name in set(installed().names()) - {*BATCHNORM_ONLY, *FROM_FILES}:
-        build_method(name, model.fresh(torch.device("cpu")), num_classes=10)
+    for name in installed().names():
+        build_method(name, model_for(name), num_classes=10, params=needed(name))
     random.seed(3), np.random.seed(3), torch.manual_seed(3)
     torch.rand(5)
     assert stream().digest == before

@@ -10,15 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tta_bench.data.images import ImageSet
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets import digit_pairs, digits
+from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.office_home import CLASSES, OfficeHome, model_places
 from tta_bench.datasets.on_disk import at
 from tta_bench.errors import UserError
-from tta_bench.models import checkpoint
+from tta_bench.models import checkpoint, prompts
 from tta_bench.models import source as models
 from tta_bench.models.stacking import Stage, fit_stacked
-from tta_bench.models.train import Progress, Recipe, fit, refuse_unfit
+from tta_bench.models.train import Fresh, Progress, Recipe, fit, refuse_unfit
 
 # 12 blocks, because SAR and DPAL leave blocks 9-11 alone; 64 wide, so that the file stays below 3 MB.
 DIGITS_VIT: dict[str, Any] = {
@@ -48,6 +50,9 @@ DIGIT_PAIRS_STAGES = (Stage(3, 8 / 26, rate=2), Stage(6, 4 / 26, rate=4 / 3), St
 DIGIT_PAIRS_EPOCH = 25_600  # drawings, new ones in every epoch: the same ones would be memorised
 DIGIT_PAIRS_TEST = 5_000
 
+PROMPT_EPOCHS = {"digits": 20, "digit-pairs": 2, "office-home": 5}
+PROMPT_BATCH = 128
+
 OFFICE_HOME_MODEL = "vit_base_patch16_224.augreg_in21k_ft_in1k"
 OFFICE_HOME_RECIPE = Recipe(epochs=10, batch_size=32, lr=3e-5, turn=0.0, flip=True)
 HELD_OUT_SHARE = 0.1
@@ -63,7 +68,7 @@ class WholeOfficeHome(OfficeHome):
 
 def train_digits(out: Path, recipe: Recipe, device: torch.device, progress: Progress, *, fresh: bool = False) -> float:
     """Train the embedded suites' model on the clean train split; accuracy is on the clean test split."""
-    train, test, command = digits.clean("train"), digits.clean("test"), _command("digits", recipe)
+    train, test, command = digits.clean("train"), digits.clean("test"), _command("digits", recipe.seed, recipe.epochs)
     return fit(DIGITS_NOTE, train, test, recipe, out, device=device, command=command, fresh=fresh, progress=progress)
 
 
@@ -80,7 +85,7 @@ def train_digit_pairs(
         recipe,
         out,
         device=device,
-        command=_command("digit-pairs", recipe),
+        command=_command("digit-pairs", recipe.seed, recipe.epochs),
         loss=_pair_loss,
         fresh=fresh,
         progress=progress,
@@ -112,25 +117,72 @@ def train_office_home(
     source = models.load(base)
     if not source.architecture:
         raise UserError(f"--model {base}: comes from a package, but checkpoints can describe timm models only")
-    images = dataset.sized(source.input_size, source.interpolation).domain(domain)
-    order = permutation(len(images.ids), "office-home", domain, "held out")
-    held_out = round(HELD_OUT_SHARE * len(order))
+    train, test = _office_home_split(dataset.sized(source.input_size, source.interpolation).domain(domain), domain)
     network: Any = source.network
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         network.reset_classifier(CLASSES)
     network.requires_grad_(True)
     note = checkpoint.Note({**source.architecture, "num_classes": CLASSES}, source.mean, source.std)
-    command = _command("office-home", recipe, "--domain", domain, "--model", base)
-    train, test = at(images, order[held_out:]), at(images, order[:held_out])
+    command = _command("office-home", recipe.seed, recipe.epochs, "--domain", domain, "--model", base)
     return fit(
         note, train, test, recipe, out, device=device, command=command, model=network, fresh=fresh, progress=progress
     )
 
 
-def _command(data: str, recipe: Recipe, *more: str) -> str:
+def _office_home_split(images: FolderImages, domain: str) -> tuple[ImageSet, ImageSet]:
+    """Nine tenths of a domain to train on, and the rest."""
+    order = permutation(len(images.ids), "office-home", domain, "held out")
+    held_out = round(HELD_OUT_SHARE * len(order))
+    return at(images, order[held_out:]), at(images, order[:held_out])
+
+
+def train_prompts(
+    data: str,
+    domain: str | None,
+    root: Path | None,
+    model: str | None,
+    method: str,
+    out: Path,
+    *,
+    epochs: int | None,
+    seed: int,
+    device: torch.device,
+    progress: Progress,
+) -> float:
+    """Train a method's prompts with a source model, on the images that this model was trained on."""
+    epochs = epochs or PROMPT_EPOCHS[data]
+    refuse_unfit(out)
+    name = model or (f"{data}-vit" if domain is None else str(office_home_out(root, domain)))
+    source = models.load(name)
+    train: ImageSet | Fresh
+    if domain is not None:
+        dataset = WholeOfficeHome(root).sized(source.input_size, source.interpolation)
+        train, test = _office_home_split(dataset.domain(domain), domain)
+    elif data == "digits":
+        train, test = digits.clean("train"), digits.clean("test")
+    else:
+        train = lambda epoch: digit_pairs.Drawings(f"train/prompts/{epoch}", "train", DIGIT_PAIRS_EPOCH)  # noqa: E731
+        test = digit_pairs.Drawings("clean", "test", DIGIT_PAIRS_TEST)
+    more = ["--prompts", method, *(["--domain", domain] if domain else []), *(["--model", model] if model else [])]
+    return prompts.train_prompts(
+        method,
+        source,
+        train if callable(train) else lambda epoch: train,
+        test,
+        out,
+        epochs=epochs,
+        batch_size=PROMPT_BATCH,
+        seed=seed,
+        device=device,
+        command=_command(data, seed, epochs, *more),
+        progress=progress,
+    )
+
+
+def _command(data: str, seed: int, epochs: int, *more: str) -> str:
     """A command that reproduces the weights, wherever the data is and whatever later defaults are."""
-    settings = ("--seed", str(recipe.seed), "--epochs", str(recipe.epochs))
+    settings = ("--seed", str(seed), "--epochs", str(epochs))
     return shlex.join(("tta-bench", "train-source", data, *more, *settings))
 
 
