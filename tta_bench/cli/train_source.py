@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.progress import Progress
 
     from tta_bench.errors import UserError
+    from tta_bench.files import write_whole
     from tta_bench.measure import environment
     from tta_bench.models import checkpoint
     from tta_bench.models import recipes as sources
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
                 console.print(f"Interrupted after epoch {finished} of {recipe.epochs}. Run {again} to resume.")
             raise
     beside = out.with_suffix(".md")
-    beside.write_text(checkpoint.describe(out))
+    write_whole(beside, checkpoint.describe(out).encode())
     console.print(f"{out} (note: {beside}): {100 * accuracy:.2f} % on held-out clean images", soft_wrap=True)
     return 0
 

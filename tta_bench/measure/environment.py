@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from functools import cache
@@ -52,6 +53,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "device": device.type,
         "device_name": device_name(device),
         "threads": torch.get_num_threads(),
+        "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT"),  # changes times where threads share cores
     }
 
 
