@@ -8,10 +8,9 @@ from tta_bench.testing import stir, stream
 from tta_bench.testing import tiny_resnet as small_resnet
 from tta_bench.testing import tiny_vit as small_vit
 
-__all__ = ["BATCHNORM_ONLY", "FROM_FILES", "model_for", "small_resnet", "small_vit", "stir", "stream"]
+__all__ = ["BATCHNORM_ONLY", "model_for", "small_resnet", "small_vit", "stir", "stream"]
 
 BATCHNORM_ONLY = ("bn-test", "bn-alpha")
-FROM_FILES = ("dda",)  # cannot be built without a file that the user brings; tested on its own
 
 
 def model_for(name: str) -> nn.Module:

@@ -139,10 +139,7 @@ def test_a_full_check_takes_seconds(tmp_path: Path) -> None:
     assert min(once() for _ in range(5)) < 0.1
 
 
-@pytest.mark.parametrize("waits", [0.0, 0.002])
-def test_a_slow_disk_lists_several_folders_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: float
-) -> None:
+def test_several_folders_are_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"class{i:03d}" for i in range(120)]
     for name in names:
         trees.write(tmp_path / name / "b.jpg", size=(2, 2))
@@ -153,16 +150,14 @@ def test_a_slow_disk_lists_several_folders_at_once(
 
     def waiting(folder: Any) -> Any:
         threads.add(threading.get_ident())
-        time.sleep(waits)
+        time.sleep(0.002)
         return scandir(folder)
 
     monkeypatch.setattr(listing.os, "scandir", waiting)
-    if not waits:
-        monkeypatch.setattr(listing, "LONG_WAIT", 1.0)  # a busy machine waits, too
     found = listing.list_classes(tmp_path)
     assert list(found) == names
     assert found == {name: ["a.jpg", "b.jpg"] for name in names[:-1]} | {names[-1]: ["b.jpg"]}
-    assert (len(threads) > 1) == (waits > 0)
+    assert len(threads) > 2
     (tmp_path / names[-1] / "b.jpg").unlink()
     with pytest.raises(UserError, match=f"class folder .*{names[-1]} is empty"):
         listing.list_classes(tmp_path)

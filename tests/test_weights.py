@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import timm
 import torch
+from safetensors.torch import save_file
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
@@ -102,3 +104,36 @@ def test_a_mask_needs_a_linear_classifier_with_its_classes(source: SourceModel) 
         source.fresh(CPU, (0, 12))
     with pytest.raises(UserError, match="only a linear classifier can be reduced to 3 classes"):
         models.keep_classes(nn.Sequential(nn.Conv2d(3, 3, 1)), MASK)
+
+
+@pytest.mark.parametrize("name", ["test_vit", "test_vit3", "test_convnext", "test_resnet", "test_efficientnet"])
+@pytest.mark.parametrize("classes", [1000, 7])
+def test_weights_of_a_file_make_the_network_whole(name: str, classes: int, tmp_path: Path) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        drawn = timm.create_model(name, num_classes=classes).eval()
+        images = torch.rand(2, 3, 160, 160)
+    save_file(drawn.state_dict(), tmp_path / "weights.safetensors")
+    found = models.load(f"{name}={tmp_path / 'weights.safetensors'}").network
+    with torch.no_grad():
+        assert torch.equal(found(images), drawn(images))
+
+
+def test_cached_weights_are_loaded_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    def no_network(*words: object, **more: object) -> None:
+        raise AssertionError("the network was used")
+
+    with torch.random.fork_rng(devices=[]):
+        trained = timm.create_model(TINY)
+    home = tmp_path / "models--timm--test_vit.r160_in1k"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text("abc")
+    (home / "snapshots" / "abc").mkdir(parents=True)
+    save_file(trained.state_dict(), home / "snapshots" / "abc" / "model.safetensors")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    found = models.load("test_vit.r160_in1k")
+    assert torch.equal(found.network.head.weight, trained.head.weight)  # type: ignore[union-attr,arg-type]

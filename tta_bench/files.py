@@ -11,17 +11,29 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file atomically: a crash leaves the old one or the new one, never a part."""
-    with _written(path, content) as part:
+    with open_whole(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def open_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that replaces `path` at the end of the block; after an exception, `path` is as it was."""
+    with _temporary(path) as part:
+        with _durable(part) as file:
+            yield file
         part.replace(path)
 
 
 def create_whole(path: Path, content: bytes) -> bool:
     """Create a file atomically; False if it exists. If several processes try, one succeeds."""
-    with _written(path, content) as part:
+    with _temporary(path) as part:
+        with _durable(part) as file:
+            file.write(content)
         try:
             os.link(part, path)
         except FileExistsError:
@@ -30,20 +42,26 @@ def create_whole(path: Path, content: bytes) -> bool:
 
 
 @contextmanager
-def _written(path: Path, content: bytes) -> Iterator[Path]:
-    """A temporary file with this content beside `path`; removed afterwards unless it was renamed."""
+def _temporary(path: Path) -> Iterator[Path]:
+    """An empty temporary file beside `path`; removed afterwards unless it was renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{process_name()}.")
+    os.close(handle)
     part = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         part.chmod(0o666 & ~_umask())  # mkstemp creates private files
         yield part
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _durable(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that is on the disk at the end of the block."""
+    with path.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def remove_leftovers(folder: Path) -> None:

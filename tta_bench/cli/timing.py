@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tta_bench import registry
 from tta_bench.cli import options
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.files import write_whole
 from tta_bench.suites import suite
 
 if TYPE_CHECKING:
@@ -129,9 +130,9 @@ def run_check(args: argparse.Namespace) -> int:
     console.print(output.headline(result.verdicts), style="bold")
     if args.json:
         asked = {"baseline": str(args.baseline), "against": args.against, "tolerance": args.tolerance}
-        args.json.write_text(output.as_json(result, asked))
+        write_whole(args.json, output.as_json(result, asked).encode())
     if args.markdown:
-        args.markdown.write_text(output.markdown(result))
+        write_whole(args.markdown, output.markdown(result).encode())
     return status(result.verdicts)
 
 

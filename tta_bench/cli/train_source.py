@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from tta_bench.errors import UserError
+    from tta_bench.files import write_whole
     from tta_bench.measure import environment
     from tta_bench.models import checkpoint
     from tta_bench.models import recipes as sources
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
                 )
             raise
     beside = out.with_suffix(".md")
-    beside.write_text(checkpoint.describe(out))
+    write_whole(beside, checkpoint.describe(out).encode())
     progress.console.print(f"{out} (note: {beside}): {100 * accuracy:.2f} % on held-out clean images", soft_wrap=True)
     return 0
 

@@ -17,7 +17,6 @@ import multiprocessing
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from tta_bench.data.images import ImageSet
 from tta_bench.data.loading import default_workers, read_ahead
 from tta_bench.errors import UserError
+from tta_bench.files import open_whole
 
 OnProgress = Callable[[int, int], None]  # images decoded, of how many
 
@@ -145,18 +145,9 @@ class CachedImages:
         shape = (total, *self._images.read(np.arange(1))[0].shape)
         header = {"source": source, "shape": shape, "transform": self._images.transform[:1000]}
         self._require_space(math.prod(shape))
-        handle, part = tempfile.mkstemp(dir=folder, prefix=f".{self.path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(json.dumps(header).encode().ljust(HEADER))
-                self._write_pixels(file, shape)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(part).chmod(0o644)  # mkstemp creates private files
-            Path(part).replace(self.path)
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
+        with open_whole(self.path) as file:
+            file.write(json.dumps(header).encode().ljust(HEADER))
+            self._write_pixels(file, shape)
 
     def _write_pixels(self, file: IO[bytes], shape: tuple[int, ...]) -> None:
         plan = [np.arange(i, min(i + CHUNK, shape[0])) for i in range(0, shape[0], CHUNK)]

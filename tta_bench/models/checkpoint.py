@@ -15,6 +15,7 @@ from msgspec import Meta
 from tta_bench import validate
 from tta_bench.annotations import Positive
 from tta_bench.errors import UserError, some
+from tta_bench.files import write_whole
 from tta_bench.parse import from_json
 
 if TYPE_CHECKING:
@@ -35,14 +36,10 @@ class Note:
 
 def save(model: nn.Module, note: Note, path: Path) -> None:
     """Write weights and note atomically."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save as as_bytes
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    save_file(weights, part, metadata={HEADER: json.dumps(asdict(note), sort_keys=True)})
-    part.chmod(0o644)  # safetensors creates private files
-    part.replace(path)
+    write_whole(path, as_bytes(weights, metadata={HEADER: json.dumps(asdict(note), sort_keys=True)}))
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], Note]:

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from tta_bench.data.images import ImageSet
 from tta_bench.data.loading import batches, default_workers
 from tta_bench.errors import UserError
+from tta_bench.files import open_whole
 from tta_bench.models import checkpoint
 from tta_bench.models.source import Normalise
 from tta_bench.streams.stream import digest
@@ -148,9 +149,8 @@ def _training(model: nn.Module, note: checkpoint.Note, train: ImageSet, recipe: 
 
 
 def _keep(path: Path, state: dict[str, Any]) -> None:
-    part = path.with_suffix(".part")
-    torch.save(state, part)
-    part.replace(path)
+    with open_whole(path) as file:
+        torch.save(state, file)
 
 
 def _resume(path: Path, training: dict[str, str], parts: dict[str, Any], generator: torch.Generator) -> int:

@@ -10,15 +10,13 @@ import os
 import pickle
 import re
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.models.checkpoint import misfit
@@ -27,20 +25,60 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".npz")
 
 
 def from_hub(name: str) -> nn.Module:
-    """A network with the weights of its tag, from the local cache or the hub."""
+    """A network with the weights of its tag, from the local cache or the hub.
+
+    Cached weights are loaded without asking the hub: it is not reached from many clusters, where its client tries for
+    54 s before it gives up, and a run should not change because somebody uploads new weights.
+    """
     import timm
 
     refuse_unknown(name)
+    cached = _cached_weights(name)
+    if cached is None:
+        _refuse_missing_network(name)
     try:
-        with _offline_if_unreachable():
-            network: nn.Module = timm.create_model(name, pretrained=True)
-    except Exception as error:  # offline, no such tag, a damaged cache: timm and its hub raise many kinds
+        overlay = {"file": str(cached)} if cached else None
+        network: nn.Module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
+    except Exception as error:  # no such tag, a damaged cache: timm and its hub raise many kinds
         line = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"weights of '{name}' cannot be loaded ({type(error).__name__}: {line}): check the tag and the network; "
-            f"or use --model {name}=FILE with a {', '.join(SUFFIXES)} file; or fill the Hugging Face cache (HF_HOME)"
-        ) from error
+        raise UserError(_not_loaded(name, f"{type(error).__name__}: {line}")) from error
     return network
+
+
+def _cached_weights(name: str) -> Path | None:
+    """The file of a tag's weights in the Hugging Face cache, as timm would choose it."""
+    import timm
+    from huggingface_hub import try_to_load_from_cache
+
+    config: Any = timm.get_pretrained_cfg(name)
+    repository, _, revision = str(getattr(config, "hf_hub_id", None) or "").partition("@")
+    if not repository:
+        return None
+    file = config.hf_hub_filename or "pytorch_model.bin"
+    for choice in (file.replace("pytorch_model.bin", "model.safetensors"), file):
+        found = try_to_load_from_cache(repository, choice, revision=revision or None)
+        if isinstance(found, str):
+            return Path(found)
+    return None
+
+
+def _refuse_missing_network(name: str) -> None:
+    """Say at once that the hub cannot be reached, instead of after ten attempts by its client."""
+    from huggingface_hub import constants
+
+    if any(variable.lower() in ("https_proxy", "http_proxy", "all_proxy") for variable in os.environ):
+        return  # names may be resolved by the proxy alone
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+    except OSError as error:
+        raise UserError(_not_loaded(name, f"not in the cache, and no network: {error}")) from error
+
+
+def _not_loaded(name: str, reason: str) -> str:
+    return (
+        f"weights of '{name}' cannot be loaded ({reason}): check the tag and the network; "
+        f"or use --model {name}=FILE with a {', '.join(SUFFIXES)} file; or fill the Hugging Face cache (HF_HOME)"
+    )
 
 
 def from_file(name: str, path: Path) -> nn.Module:
@@ -77,10 +115,8 @@ def refuse_unknown(name: str) -> None:
 
 def _from_state(name: str, path: Path) -> nn.Module:
     state = read_state(path)
-    network = _create(name)
-    head = state.get(f"{_head_name(network)}.weight")
-    if head is not None and len(head) != network.num_classes:
-        network = _create(name, num_classes=len(head))
+    head = state.get(f"{_head_name(name)}.weight")
+    network = _create(name) if head is None else _create(name, num_classes=len(head))
     wrong = misfit(network, state)
     if wrong:
         raise UserError(f"{path}: weights do not fit '{name}': {wrong}")
@@ -151,51 +187,19 @@ def _npz_shape(path: Path) -> tuple[int, int]:
     raise UserError(f"{path}: not an AugReg .npz with a head (expected head/bias and Transformer/encoderblock_0/…)")
 
 
-class _SkipInit(TorchFunctionMode):
-    """Skips the random initialisation, which a file's weights replace: most of the time to build a ViT-B."""
-
-    draws: tuple[Any, ...] = (Tensor.uniform_, Tensor.normal_, Tensor.erfinv_)
-    draws += (nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_)  # called before the tensor's own
-    scales: tuple[Any, ...] = (Tensor.mul_, Tensor.add_, Tensor.clamp_)  # how timm scales its draws for a parameter
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        if func in self.draws or (func in self.scales and isinstance(args[0], nn.Parameter)):
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
-
-
 def _create(name: str, **changes: Any) -> nn.Module:
-    """A network with uninitialised weights, to be filled from a file."""
+    """A network of timm's name, its weights not trained."""
     import timm
 
     try:
-        with _SkipInit():
-            network: nn.Module = timm.create_model(name, pretrained=False, **changes)
+        network: nn.Module = timm.create_model(name, pretrained=False, **changes)
     except (RuntimeError, TypeError) as error:  # a tag that does not exist, a model without classes
         raise UserError(f"model '{name}' cannot be built: {' '.join(str(error).split())[:200]}") from error
     return network
 
 
-def _head_name(network: nn.Module) -> str:
-    config: Any = getattr(network, "pretrained_cfg", {})
-    return str(config.get("classifier", "head"))
+def _head_name(name: str) -> str:
+    import timm
 
-
-@contextmanager
-def _offline_if_unreachable() -> Iterator[None]:
-    """Without a network, read the hub's cache at once: its client would retry for a minute first."""
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE
-    host = urlsplit(constants.ENDPOINT).hostname
-    through_proxy = any(name.lower() in ("https_proxy", "http_proxy", "all_proxy") for name in os.environ)
-    if not through_proxy:
-        try:
-            socket.getaddrinfo(host, 443)
-        except OSError:
-            constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
+    config: Any = timm.get_pretrained_cfg(name)
+    return str(getattr(config, "classifier", None) or "head")
