@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from tta_bench.cli import options
+from tta_bench.cli.tables import NARROW, details, say, say_problems, show
 from tta_bench.errors import UserError
-from tta_bench.plugins import OWN
 
 if TYPE_CHECKING:
     from tta_bench.datasets import Dataset
     from tta_bench.suites.suite import Suite
 
-NARROW = 80  # fewer columns than this hold no table
+ROOMY = 100  # columns that hold a paper's authors, too
+SCORED = {
+    "pre-update": "logits of the weights before the batch's update",
+    "perturbed": "logits of SAM's perturbed weights",
+    "post-update": "logits of the weights after the batch's update",
+}
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "list",
         help="list methods, suites, models or datasets",
-        description="List what is installed. Tables wrap to the terminal's width; in a pipe to $COLUMNS, or 120.",
+        description="List what is installed. `list methods NAME` shows one method with its settings. Tables wrap to "
+        "the terminal's width; in a pipe to $COLUMNS, or 120.",
     )
     verb.add_argument("what", choices=("methods", "suites", "models", "datasets"))
+    verb.add_argument("names", nargs="*", metavar="NAME", help="methods to show in detail, settings included")
     verb.add_argument("--data-root", **options.DATA_ROOT)
     verb.set_defaults(action=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.names and args.what != "methods":
+        raise UserError(f"list {args.what} {args.names[0]}: only `list methods` takes names")
     if args.what == "suites":
         _suites(args.data_root)
+    elif args.names:
+        _details_of_methods(args.names)
     else:
         {"methods": _methods, "models": _models, "datasets": _datasets}[args.what]()
     return 0
@@ -49,27 +55,48 @@ def _methods() -> None:
     if not names:
         registry.installed().entry("")  # says what to do
     rows = registry.describe(names)
-    _show(
-        ("method", "paper", "adapts", "needs", "batch", "scored", "passes", "from"),
+    short = NARROW <= options.narrow_console().width < ROOMY
+    show(
+        ("method", "paper", "adapts", "batch", "needs", "from"),
         [
             (
-                r["name"],
-                r["paper"],
-                r["kind"],
-                r["needs"] or "–",
-                str(r["batch_size"]),
-                r["score_point"],
-                r["passes"],
-                r["from"],
+                row["name"],
+                row["paper"].rpartition(", ")[2] if short else row["paper"],
+                row["kind"],
+                str(row["batch_size"]),
+                row["needs"] or "–",
+                row["from"],
             )
-            for r in rows
-            if "error" not in r
+            for row in rows
+            if "error" not in row
         ],
-        "needs: what a run needs besides the stream; batch: the published batch size; "
-        "scored: the weights that produce the scored logits, before or after the update (or SAM's perturbed weights); "
-        "passes: model passes per batch.",
+        "batch: the published batch size; needs: what a run needs besides the stream. "
+        "`tta-bench list methods NAME` shows what it adapts, its passes, the scored logits and all settings.",
     )
-    _say_problems([row["error"] for row in rows if "error" in row])
+    say_problems([row["error"] for row in rows if "error" in row])
+
+
+def _details_of_methods(names: Sequence[str]) -> None:
+    from tta_bench import registry, settings
+
+    for name in names:
+        cls = registry.installed().load(name)
+        (row,) = registry.describe([name])
+        defaults = {key: "none" if value is None else value for key, value in settings.defaults(cls).items()}
+        details(
+            name,
+            {
+                "idea": row["idea"],
+                "paper": row["paper"],
+                "adapts": row["adapts"],
+                "needs": row["needs"] or "nothing but the stream",
+                "published batch size": str(row["batch_size"]),
+                "passes per batch": row["passes"],
+                "scored": SCORED[row["score_point"]],
+                "settings": ", ".join(f"{key}={value}" for key, value in defaults.items()) or "none",
+                "from": row["from"],
+            },
+        )
 
 
 def _suites(root: Path | None) -> None:
@@ -93,20 +120,20 @@ def _suites(root: Path | None) -> None:
         answers = f"{found.paper}: {table.name}" if table else "–"
         counts = str(len(found.tasks)), model, str(found.batch_size)
         rows.append((found.name, *counts, needs or "nothing", there, answers, suite.library().owner(name)))
-    _show(
+    show(
         ("suite", "tasks", "model", "batch", "needs", "found", "paper", "from"),
         rows,
         "tasks: how many; batch: images per batch; needs: folder below --data-root; found: whether it exists "
         "(?: pass --data-root; `check` verifies that it is complete); "
         "paper: the paper and table that the suite reproduces (`report --paper`).",
     )
-    _say("full model names:")
+    say("full model names:")
     for tag in sorted(tag for model, tag in tags.items() if tag != model):
-        _say(f"  {tag}")
-    _say("layout below --data-root:")
+        say(f"  {tag}")
+    say("layout below --data-root:")
     for layout in sorted(filter(None, layouts.values())):
-        _say(f"  {layout}")
-    _say_problems(problems)
+        say(f"  {layout}")
+    say_problems(problems)
 
 
 def _data(found: Suite, root: Path | None) -> tuple[str, str]:
@@ -143,13 +170,13 @@ def _datasets() -> None:
             continue
         options = ", ".join(key.name for key in validate.parameters(cls, ()))
         rows.append((name, options or "–", cls.layout or "nothing", kinds().owner(name)))
-    _show(
+    show(
         ("kind", "options", "needs", "from"),
         rows,
         "kind: the `kind` of a suite's `data`; options: its other keys (docs/suites.md); "
         "needs: files below --data-root.",
     )
-    _say_problems(problems)
+    say_problems(problems)
 
 
 def _models() -> None:
@@ -164,55 +191,12 @@ def _models() -> None:
             continue
         sizes = [str(size or "–") for size in (found.num_classes, found.input_size)]
         rows.append((name, *sizes, found.about or "–", packaged.installed().owner(name)))
-    _show(("model", "classes", "pixels", "about", "from"), rows, "pixels: side of the input image.")
-    _say("--model takes these names, and:")
+    show(("model", "classes", "pixels", "about", "from"), rows, "pixels: side of the input image.")
+    say("--model takes these names, and:")
     for what, told in (
         ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
         ("TAG=FILE", "a timm model with weights from a local .safetensors, .pth or AugReg .npz file"),
         ("FILE", "a .safetensors file written by `tta-bench train-source`"),
     ):
-        _say(f"  {what:<9} {told}")
-    _say_problems(problems)
-
-
-def _say_problems(problems: Sequence[str]) -> None:
-    for problem in problems:
-        _say(problem, "red")
-
-
-def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], footer: str) -> None:
-    """A table; its last column, the package that brings a row, is left out where all come from tta-bench."""
-    console = options.narrow_console()
-    if all(row[-1] == OWN for row in rows):
-        head, rows = head[:-1], [row[:-1] for row in rows]
-    else:
-        footer += f" {head[-1]}: the package that provides it."
-    if console.width < NARROW:
-        for name, *cells in rows:
-            _say(name)
-            for key, cell in zip(head[1:], cells, strict=True):
-                _say(f"  {key}: {cell}")
-        _say(footer)
-        return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in head:
-        # The first names what a command line takes, so it stays whole where it can.
-        table.add_column(name, overflow="fold", no_wrap=name == head[0])
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
-    _say(footer)
-
-
-def _say(line: str, style: str = "") -> None:
-    """A line that wraps under itself; one that leads with blanks stands in."""
-    console = options.narrow_console()
-    margin = " " * (2 + len(line) - len(line.lstrip()))
-    text = textwrap.fill(
-        line.strip(),
-        console.width,
-        initial_indent=margin,
-        subsequent_indent=f"{margin}  ",
-        break_on_hyphens=False,
-    )
-    console.print(Text(text, style=style))
+        say(f"  {what:<9} {told}")
+    say_problems(problems)

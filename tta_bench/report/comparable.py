@@ -108,24 +108,32 @@ def defaults(method: str) -> dict[str, Any]:
 
 
 def _class_defaults(module: str, name: str) -> dict[str, Any]:
-    """Constant defaults of a class's constructor; settings that it hands on have those of its base class."""
+    """Constant defaults of a class's constructor; settings that it hands on have those of its base class.
+
+    `without=(…)` in a decorator of the constructor names settings of the base class that it does not take.
+    """
     spec = importlib.util.find_spec(module)
     tree = ast.parse(Path(spec.origin).read_text()) if spec and spec.origin else ast.Module([], [])
     cls = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)
     if cls is None:
         return {}
     own: dict[str, Any] = {}
+    dropped: set[str] = set()
     hands_on = True
     for node in cls.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
             own = {a.arg: d.value for a, d in pairs if isinstance(d, ast.Constant)}
             hands_on = node.args.kwarg is not None
+            calls = [call for call in node.decorator_list if isinstance(call, ast.Call)]
+            words = [word for call in calls for word in call.keywords if word.arg == "without"]
+            dropped = {name for word in words for name in ast.literal_eval(word.value)}
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__init__":
             words = node.value.keywords if isinstance(node.value, ast.Call) else []
             own = {w.arg: w.value.value for w in words if w.arg and isinstance(w.value, ast.Constant)}
     base = ast.unparse(cls.bases[0]) if cls.bases and hands_on else ""
-    return {**_class_defaults(_origin(tree, module, base), base), **own} if base else own
+    inherited = _class_defaults(_origin(tree, module, base), base) if base else {}
+    return {**{key: value for key, value in inherited.items() if key not in dropped}, **own}
 
 
 def _origin(tree: ast.Module, module: str, name: str) -> str:
