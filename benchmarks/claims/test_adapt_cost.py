@@ -1,9 +1,10 @@
 """The cost of one adapt step of the paper's methods that filter, by the share of samples that they keep.
 
-As multiples of a plain forward; test_method_cost.py measures all other methods. ViT-Tiny/16 at 224 px with random weights, batch 16. All methods and Source take turns on the same batch in one
-process, in alternating order, so that a noisy machine slows them alike; the figure is the median of the ratios of
-the process's CPU time, on one thread. For methods that filter, the share of reliable samples is forced: each batch gets
-the entropy threshold that keeps that many, and learning rates and rho of zero keep it constant, at the same cost.
+As multiples of a plain forward; test_method_cost.py measures the other methods. ViT-Tiny/16 at 224 px with random
+weights, batch 16. All methods and Source take turns on the same batch in one process, in alternating order, so that a
+noisy machine slows them alike; the figure is the median of the ratios of the process's CPU time, on one thread. The
+share of reliable samples is forced: each batch gets the entropy threshold that keeps that many, and learning rates and
+rho of zero keep it constant, at the same cost.
 """
 
 from __future__ import annotations
