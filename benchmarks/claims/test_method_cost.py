@@ -3,17 +3,16 @@
     python -m pytest -q -s benchmarks/claims/test_method_cost.py
 
 prints the table of docs/methods.md. ViT-Tiny/16 at 224 px with random weights, batch 16, one thread, CPU time of the
-process. All cases take turns, each between two forwards of Source on the same batch; the figure is the median ratio.
-Views are rolled images, as when the released code was measured, so that drawing them does not count; the last column
-has the real ones. Learning rates of zero keep what is measured the same from turn to turn, at the same cost.
+process. Each step runs between two forwards of Source on the same batch; the figure is the median of its ratios to them.
+Views are rolled images, as when the released code was measured, so that drawing them does not count; a second table has
+the real ones. Learning rates of zero keep what is measured the same from turn to turn, at the same cost.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +23,9 @@ from torch import Tensor
 
 from tta_bench import Method, build_method
 
-BATCH, ROUNDS = 16, 4
-CHEAP, TURNS = 1.5, 5  # a case below this many forwards gets so many turns a round: small differences need more
+BATCH = 16
+WORTH = 6  # forwards that a case is measured for, at least once: small differences need more turns
+LONG = 9  # a step of so many forwards needs no warm-up
 Step = Callable[[Tensor], Tensor]
 
 
@@ -110,44 +110,45 @@ def cpu_seconds(adapt: Step, batch: Tensor) -> float:
     return time.process_time() - start
 
 
-def ratios(steps: dict[str, Step], turns: dict[str, int], rounds: int) -> dict[str, float]:
+def measure(case: Case, *, real_views: bool) -> float:
     """The median over turns of a step's time over that of the plain forwards before and after it."""
     batch = torch.rand(BATCH, 3, 224, 224, generator=torch.Generator().manual_seed(1))
     source: Step = build_method("source", vit(), num_classes=1000, batch_size=BATCH).adapt
-    for each in (source, *steps.values(), *steps.values()):
-        each(batch)
-    found: dict[str, list[float]] = {title: [] for title in steps}
-    for _ in range(rounds):
-        for title, adapt in steps.items():
-            for _ in range(turns[title]):
-                before, mine, after = (cpu_seconds(each, batch) for each in (source, adapt, source))
-                found[title].append(2 * mine / (before + after))
-    return {title: statistics.median(values) for title, values in found.items()}
-
-
-def measured(*, real_views: bool, rounds: int) -> dict[str, float]:
-    batch = torch.rand(BATCH, 3, 224, 224, generator=torch.Generator().manual_seed(1))
-    cases = [case for case in CASES.values() if not real_views or has_views(case)]
-    steps = {case.title: step(case, batch, real_views=real_views) for case in cases}
-    turns = {case.title: TURNS if case.goal < CHEAP else 1 for case in cases}
-    return ratios(steps, turns, rounds)
+    adapt = step(case, batch, real_views=real_views)
+    if case.goal < LONG:
+        adapt(batch)
+    before, ratios = cpu_seconds(source, batch), []
+    for _ in range(max(1, round(WORTH / case.goal))):
+        mine, after = cpu_seconds(adapt, batch), cpu_seconds(source, batch)
+        ratios.append(2 * mine / (before + after))
+        before = after
+    return statistics.median(ratios)
 
 
 @pytest.fixture(scope="module")
-def costs() -> dict[str, float]:
+def costs() -> Iterator[dict[str, float]]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    plain, real = measured(real_views=False, rounds=ROUNDS), measured(real_views=True, rounds=2)
-    torch.set_num_threads(threads)
-    print("\n\n| one adapt step | released code | goal | ours | with real views |\n|---|---:|---:|---:|---:|")
+    found = {}
+    print("\n\n| one adapt step | released code | goal | ours |\n|---|---:|---:|---:|", flush=True)
     for title, case in CASES.items():
-        views = f"{real[title]:.2f}" if title in real else "–"
-        missed = " (missed)" if plain[title] > case.goal else ""
-        print(f"| {title} | {case.released} | {case.goal:g} | {plain[title]:.2f}{missed} | {views} |")
-    return plain
+        found[title] = measure(case, real_views=False)
+        missed = " (missed)" if found[title] > case.goal else ""
+        print(f"| {title} | {case.released} | {case.goal:g} | {found[title]:.2f}{missed} |", flush=True)
+    yield found
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("title", CASES)
 def test_step_costs_no_more_than_its_limit(title: str, costs: dict[str, float]) -> None:
-    assert math.isfinite(costs[title])
     assert costs[title] <= CASES[title].allowed
+
+
+def test_views_that_are_drawn_cost_little(costs: dict[str, float]) -> None:
+    """Half as much again at most; CoTTA's two cases draw the same views."""
+    real = {}
+    print("\n\n| one adapt step | rolled views | real views |\n|---|---:|---:|", flush=True)
+    for title in (title for title, case in CASES.items() if has_views(case) and title != "CoTTA"):
+        real[title] = measure(CASES[title], real_views=True)
+        print(f"| {title} | {costs[title]:.2f} | {real[title]:.2f} |", flush=True)
+    assert all(cost <= 1.5 * costs[title] for title, cost in real.items())
