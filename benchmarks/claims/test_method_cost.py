@@ -3,7 +3,7 @@
     python -m pytest -q -s benchmarks/claims/test_method_cost.py
 
 prints the table of docs/methods.md. ViT-Tiny/16 at 224 px with random weights, batch 16, one thread, CPU time of the
-process. Each step runs between two forwards of Source on the same batch; the figure is the median of its ratios to them.
+process. Each step runs between two forwards of Source on the same batch; the figure is the median ratio.
 Views are rolled images, as when the released code was measured, so that drawing them does not count; a second table has
 the real ones. Learning rates of zero keep what is measured the same from turn to turn, at the same cost.
 """
