@@ -98,7 +98,6 @@ tune-digits-others: $(READY) ## tune the other methods of the digits suites, on 
 
 starts: $(READY)          ## compare how DPAL's prediction networks start (15 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite benchmarks/starts.yaml --out $(RUNS)/starts
-	$(BIN)/tta-bench report $(RUNS)/starts --format md,csv --out results/starts
 
 # Two processes share the folder: twice as fast on two cores.
 SHARED := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digit-pairs-c-5 --out $(RUNS)/digit-pairs-c-5
