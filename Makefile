@@ -83,7 +83,7 @@ TUNE_DIGITS := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite digits-c-holdout 
 
 tune-digits-others: $(READY) ## tune the other methods of the digits suites, on the same corruptions (15 minutes)
 	$(TUNE_DIGITS) --method t3a --grid filter_k=5,20,100,-1
-	$(TUNE_DIGITS) --method lame --grid affinity=knn,linear,rbf --grid knn=1,5
+	$(TUNE_DIGITS) --method lame --grid affinity=kNN,linear,rbf --grid knn=1,5
 	$(TUNE_DIGITS) --method cfa --grid lr=1e-3,1e-2,0.1,1
 	$(TUNE_DIGITS) --method eta --grid lr=0.03,0.1,0.3 --grid redundancy_threshold=0.4
 	$(TUNE_DIGITS) --method rdumb --grid lr=0.1 --grid redundancy_threshold=0.4 --grid reset_interval=5,10,1000
