@@ -33,6 +33,10 @@ class Registry(Group):
         if name not in self.given:
             self.entry(name)
 
+    def is_built_in(self, name: str) -> bool:
+        """Whether a method is one of tta-bench's own."""
+        return name not in self.given and self.owner(name) == plugins.OWN
+
     def code(self, name: str) -> str:
         """A hash of a method's code; does not import installed methods."""
         if name not in self.given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -53,8 +54,12 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how.add_argument("--workers", type=whole, metavar="N", help=_WORKERS)
     how.add_argument("--cache", type=Path, metavar="DIR", help=_CACHE)
     how.add_argument("--data-root", **DATA_ROOT)
+    how.add_argument("--time-limit", type=seconds, metavar="2h", help=_TIME_LIMIT)
+    how.add_argument("--in-process", action="store_true", help=_IN_PROCESS)
 
 
+_TIME_LIMIT = "longest time for one cell, as 90s, 30m or 2h (default: 50 times Source's, at least 10 minutes)"
+_IN_PROCESS = "adapt in this process instead of a worker: for debuggers, without isolation (or $TTA_BENCH_IN_PROCESS)"
 _METHODS = "methods, in row order (default: the suite's)"
 _TASKS = "run only these tasks of the suite (default: all)"
 _MODEL = (
@@ -108,7 +113,14 @@ def site(args: argparse.Namespace) -> Site:
     """Where to run, as the harness takes it."""
     from tta_bench.runs.site import Site
 
-    return Site(data_root=args.data_root, cache=args.cache, workers=args.workers, device=args.device)
+    return Site(
+        data_root=args.data_root,
+        cache=args.cache,
+        workers=args.workers,
+        device=args.device,
+        time_limit=args.time_limit,
+        in_process=args.in_process or Site().in_process,
+    )
 
 
 def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
@@ -198,3 +210,11 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got '{text}'")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    """`90`, `90s`, `2m` or `2h`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text)
+    if not found or float(found[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"expected a time above 0 as in 90s, 2m or 2h, got '{text}'")
+    return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)

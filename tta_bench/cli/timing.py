@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +40,11 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     record.add_argument("--out", type=Path, required=True, metavar="FILE", help="baseline file to write (JSON)")
     add_workload(record)
     record.add_argument(
-        "--budget", type=seconds, default=180.0, metavar="TIME", help="time to measure, as in 90s or 3m (default: 3m)"
+        "--budget",
+        type=options.seconds,
+        default=180.0,
+        metavar="TIME",
+        help="time to measure, as 90s or 3m (default: 3m)",
     )
     record.set_defaults(action=run_record)
     check = kinds.add_parser(
@@ -56,7 +59,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     what.add_argument("--against", metavar="REV", help=_AGAINST)
     check.add_argument("--tolerance", type=percent, default=0.05, metavar="PERCENT", help=_TOLERANCE)
-    check.add_argument("--budget", type=seconds, default=100.0, metavar="TIME", help=_BUDGET)
+    check.add_argument("--budget", type=options.seconds, default=100.0, metavar="TIME", help=_BUDGET)
     check.add_argument("--exact-only", action="store_true", help="check only the counts; takes seconds")
     check.add_argument("--json", type=Path, metavar="FILE", help="write all numbers as JSON")
     check.add_argument("--markdown", type=Path, metavar="FILE", help="write a pull-request comment")
@@ -235,11 +238,3 @@ def percent(text: str) -> float:
     if not 0 < value < 1000 or (value < 1 and not text.endswith("%")):
         raise argparse.ArgumentTypeError(f"expected a percentage above 0% and below 1000% as in 5%, got '{text}'")
     return value / 100
-
-
-def seconds(text: str) -> float:
-    """`90`, `90s` or `2m`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|)", text)
-    if not found or float(found[1]) <= 0:
-        raise argparse.ArgumentTypeError(f"expected a time above 0 as in 90s or 2m, got '{text}'")
-    return float(found[1]) * (60 if found[2] == "m" else 1)

@@ -40,10 +40,15 @@ def batches(images: ImageSet, plan: Iterable[Indices], device: torch.device, *, 
     so that no worker outlives the loop.
     """
     with closing(read_ahead(images, plan, workers=workers)) as host:
-        if device.type == "cuda":
-            yield from _prefetch_to_gpu(host, device)
-        else:
-            yield from (_floats(batch.to(device)) for batch in host)
+        yield from on_device(host, device)
+
+
+def on_device(host: Iterable[Tensor], device: torch.device) -> Batches:
+    """Batches of bytes in host memory as floats in [0, 1] on the device."""
+    if device.type == "cuda":
+        yield from _prefetch_to_gpu(host, device)
+    else:
+        yield from (_floats(batch.to(device)) for batch in host)
 
 
 def read_ahead(images: ImageSet, plan: Iterable[Indices], *, workers: int = 0) -> Batches:
@@ -159,7 +164,7 @@ def _ignore_signals(worker: int) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _prefetch_to_gpu(host: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
+def _prefetch_to_gpu(host: Iterable[Tensor], device: torch.device) -> Iterator[Tensor]:
     """Copies the next batch to the GPU on a separate stream while the current one is processed."""
     copying = torch.cuda.Stream(device)
     ahead: tuple[Tensor, torch.cuda.Event] | None = None

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tta_bench.records import store as stores
 from tta_bench.records.record import Record
-from tta_bench.records.store import Store, refuse_unfit
+from tta_bench.records.store import Store
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.listing import Watcher, finished, run_specs
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec, specs
+from tta_bench.runs.workers import Workers
 from tta_bench.suites.suite import Suite
 
 if TYPE_CHECKING:
@@ -42,16 +44,29 @@ def launch(
     place = None
     damaged: list[Path] = []
     if not fresh:
-        refuse_unfit(folder, suite.name)
+        stores.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if fresh or len(finished(requests, site, Store(folder))) < len(requests):
-        from tta_bench.runs import execute
-        from tta_bench.runs.bind import Binder
-
-        place = Binder(site)
-        execute.refuse_unfit(requests, place)  # before an old folder is moved, or a new one made
+        place = _checked(requests, site)  # before an old folder is moved, or a new one made
     old = Store(folder).set_aside() if fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
     store.note_command(command, choices.tasks or suite.tasks, labels)
     return Launch(requests, site, store, place, old, damaged)
+
+
+def _checked(requests: list[CellSpec], site: Site) -> Binder:
+    """A binder whose site has everything that is requested."""
+    workers = Workers()
+    if not site.in_process:
+        workers.warm_up()  # it imports torch while this process does
+    from tta_bench.runs.bind import Binder
+    from tta_bench.runs.execute import refuse_unfit
+
+    place = Binder(site, workers)
+    try:
+        refuse_unfit(requests, place)
+    except BaseException:
+        workers.close()
+        raise
+    return place

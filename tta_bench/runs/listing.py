@@ -62,8 +62,11 @@ def run_specs(
 
         place = place or Binder(site)
         place.on_cache = watcher.on_cache
-        warn(left, place, store, watcher)
-        found |= run_left(left, place, store, watcher)
+        try:
+            warn(left, place, store, watcher)
+            found |= run_left(left, place, store, watcher)
+        finally:
+            place.workers.close()
     return [replace(found[spec.digest], label=spec.label) for spec in specs]
 
 

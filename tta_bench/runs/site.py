@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ class Site:
     cache: Path | None = None
     workers: int | None = None  # processes that read images; None: as many as help
     device: str = "auto"
+    time_limit: float | None = None  # seconds for a cell; None: a multiple of Source's time
+    in_process: bool = field(default_factory=lambda: bool(os.environ.get("TTA_BENCH_IN_PROCESS")))  # for debuggers
 
     def to_json(self) -> dict[str, Any]:
         return {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self).items()}

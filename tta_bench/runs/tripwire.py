@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
-
-import torch
 
 from tta_bench.papers.answers import BASELINE, SourceRow, source_row
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
+from tta_bench.runs.execute import run_at
 from tta_bench.runs.listing import Watcher
-from tta_bench.runs.session import Session, read
 from tta_bench.runs.spec import CellSpec
 
 IMAGES = 1024
@@ -61,14 +58,8 @@ def _score_source(spec: CellSpec, place: Binder) -> tuple[int, int]:
     limit = min(IMAGES, spec.limit or IMAGES)
     plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
     work = place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit))
-    session, images = Session(work.setup), work.stream.images
-    order = list(work.stream.batches(spec.batch_size))
-    hits = 0
-    with closing(read(images, order, work.setup.device, work.workers)) as batches:
-        for indices, batch in zip(order, batches, strict=True):
-            found = session.adapt(batch).argmax(1).cpu()
-            hits += int((found == torch.from_numpy(images.labels[indices])).sum())
-    return hits, len(work.stream.order)
+    _, predictions = run_at(work, place)
+    return int(predictions.correct.sum()), len(predictions)
 
 
 def judge(task: str, hits: int, images: int, row: SourceRow, mean: tuple[float, ...]) -> str | None:
