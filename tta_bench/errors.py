@@ -18,6 +18,15 @@ class CellFailed(Exception):
     """One method failed on one stream: other cells continue, and the record keeps the reason."""
 
 
+def reason(error: BaseException, most: int = 300) -> str:
+    """One printable line for any exception: its message for ours, its kind and message for others."""
+    text = "".join(mark if mark.isprintable() else " " for mark in str(error)[: 10 * most])
+    line = " ".join(text.split()) or "no message"
+    if not isinstance(error, CellFailed | UserError):
+        line = f"{type(error).__name__}: {line}"
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint to append to "unknown ...": the closest known word, if any, and all known words."""
     choices = sorted(known)

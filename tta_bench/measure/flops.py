@@ -81,8 +81,9 @@ def uncounted_forwards(model: nn.Module, adapt: Callable[[Tensor], Tensor], batc
     return (adapting.flops.outside + hidden) / max(one, 1)
 
 
-def remark(forwards: float) -> str:
-    """A remark on uncounted passes; empty if there are none worth naming."""
+def remark(forwards: float, declared: str) -> str:
+    """A remark on work outside the counted passes; empty if it is small."""
     if forwards <= TOLERATED:
         return ""
-    return f"computes {forwards:.1f} forwards per image outside the counted passes"
+    why = f": {declared}" if declared else ", and does not say why"
+    return f"computes as much as {forwards:.1f} forwards per image outside the counted passes{why}"

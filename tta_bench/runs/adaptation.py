@@ -132,7 +132,8 @@ def _adapt(setup: Setup, host: Host) -> Measured:
     )
     # The last batch once more, when everything is measured: counting operations would slow a timed batch down.
     uncounted = 0.0 if setup.compile else flops.uncounted_forwards(session.model, session.adapt, batch)
-    return replace(measured, remarks=[*measured.remarks, *filter(None, [flops.remark(uncounted)])])
+    remark = flops.remark(uncounted, method.computes_besides)
+    return replace(measured, remarks=[*measured.remarks, *filter(None, [remark])])
 
 
 def _prepare(session: Session, host: Host) -> tuple[str, Cost | None]:

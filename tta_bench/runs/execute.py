@@ -13,7 +13,7 @@ import torch
 
 from tta_bench import settings
 from tta_bench.data.images import sample_files
-from tta_bench.errors import CellFailed, UserError
+from tta_bench.errors import CellFailed, UserError, reason
 from tta_bench.files import now
 from tta_bench.measure import environment
 from tta_bench.measure.process import restored
@@ -134,12 +134,11 @@ class Cells:
             return run_at(work, self._place, self._watcher.on_batch, limit)
         except (Exception, SystemExit) as error:  # a method may raise anything; the other cells continue
             is_expected = isinstance(error, (CellFailed, UserError))
-            line = " ".join(str(error).split()) or "no message"
             record = Record(
                 cell=work.cell,
                 label=work.label,
                 status="failed",
-                reason=line if is_expected else f"{type(error).__name__}: {line}",
+                reason=reason(error),
                 traceback=getattr(error, "traceback", "") if is_expected else traceback.format_exc(),
                 environment=environment.describe(work.setup.device),
                 finished_at=now(),

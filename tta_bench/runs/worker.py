@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import pickle
 import signal
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -22,7 +24,8 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from tta_bench.errors import CellFailed, UserError
+from tta_bench.errors import CellFailed, UserError, reason
+from tta_bench.measure.process import open_files
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
 from tta_bench.runs import messages
@@ -30,6 +33,8 @@ from tta_bench.runs.adaptation import adapt
 from tta_bench.runs.answers import Answer
 from tta_bench.runs.messages import Answered, Batch, End, Finished, Job, Learned, NextBatch, NextSource, Raised
 from tta_bench.runs.prepared import Cost, State
+
+TRACE = 20_000  # characters of a traceback that are kept
 
 
 class RemoteHost:
@@ -105,17 +110,15 @@ def _work(job: Job, connection: Connection, memory: int) -> None:
         model = _model(job.model)
         if model.weights_hash != job.weights:
             raise UserError(f"model '{job.model}' changed while the run was starting: start it again")
-        host.send(Finished(asdict(adapt(replace(setup, model=model), host))))
+        files = Counter(open_files())
+        measured = adapt(replace(setup, model=model), host)
+        if left := sorted((Counter(open_files()) - files).elements()):
+            measured.remarks.append(f"left {len(left)} files open, as {left[0]}")
+        host.send(Finished(asdict(measured)))
     except BaseException as error:  # a method may raise anything, KeyboardInterrupt and SystemExit included
         is_expected = isinstance(error, (CellFailed, UserError))
-        line = " ".join(str(error).split()) or "no message"
-        host.send(
-            Raised(
-                line if is_expected else f"{type(error).__name__}: {line}",
-                "" if is_expected else traceback.format_exc(),
-                is_expected,
-            )
-        )
+        trace = "" if is_expected else traceback.format_exc()
+        host.send(Raised(reason(error), trace[-TRACE:], is_expected))
 
 
 @lru_cache(maxsize=4)
@@ -128,7 +131,10 @@ def main(connection: int, memory: int) -> None:
     _die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):  # terminals and schedulers send them to all; the host decides
         signal.signal(number, signal.SIG_IGN)
-    serve(Connection(connection), memory)
+    try:
+        serve(Connection(connection), memory)
+    except OSError:  # a method closed the connection, or the host is gone: there is nobody to tell
+        os._exit(1)
 
 
 def _die_with_parent() -> None:

@@ -1,6 +1,7 @@
 """Worker processes, as their host sees them: started early, kept warm, replaced when something went wrong.
 
-Built-in methods share a worker; every other method has its own, so that no plug-in can touch another method's result.
+Built-in methods share one worker. Every cell of another package's method gets a new one, so that nothing it leaves
+behind can touch another result; a spare worker is started in advance, since importing torch takes seconds.
 """
 
 from __future__ import annotations
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from tta_bench.runs.adaptation import Measured
     from tta_bench.runs.host import WorkHost
 
-BUILT_IN = "built-in methods"
-KEPT = 3  # workers; each holds a model and, on a GPU, a context of its own
 SLOTS = 3  # batches in shared memory: one in use, one waiting, one being written
 PATIENCE = 600.0  # seconds that a method may take for one batch, or a worker to start
 
@@ -57,52 +56,48 @@ class MethodRaised(CellFailed):
 
 
 class Workers:
-    """The workers of one run, by the methods that they serve."""
+    """The workers of one run: at most one that is warm, and one spare."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Worker] = {}
+        self._warm: Worker | None = None  # has run nothing but built-in methods
+        self._spare: Worker | None = None  # has run nothing
 
     def warm_up(self) -> None:
         """Start the first worker, which imports torch while the host checks data and settings."""
-        self._worker(BUILT_IN)
+        self._spare = self._spare or Worker()
 
     def adapt(self, host: WorkHost, time_limit: float | None = None) -> Measured:
         """Adapt in a worker. CellFailed if the method failed, hung, or ended its process."""
-        name = host.work.setup.method
-        key = BUILT_IN if registry.installed().is_built_in(name) else name
-        worker = self._worker(key)
+        is_built_in = registry.installed().is_built_in(host.work.setup.method)
+        worker = (self._warm if is_built_in else None) or self._spare or Worker()
+        if worker is self._spare:
+            self._spare = None
+        if worker is self._warm:
+            self._warm = None
+        if not is_built_in:
+            self.warm_up()  # for the next cell
+        is_clean = False
         try:
             measured = worker.adapt(host, time_limit)
-        except BaseException:
-            self.drop(key)
-            raise
-        if measured.remarks:  # a method that left something behind leaves it in a process that ends
-            self.drop(key)
+            is_clean = is_built_in and not measured.remarks  # what a method leaves behind ends with its process
+        finally:
+            if is_clean:
+                self._warm = worker
+            else:
+                worker.end()
         return measured
-
-    def drop(self, key: str) -> None:
-        """End a worker."""
-        worker = self._kept.pop(key, None)
-        if worker is not None:
-            worker.end()
 
     def close(self) -> None:
         """End all workers."""
-        for key in list(self._kept):
-            self.drop(key)
+        for worker in filter(None, (self._warm, self._spare)):
+            worker.end()
+        self._warm = self._spare = None
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *failure: object) -> None:
         self.close()
-
-    def _worker(self, key: str) -> Worker:
-        worker = self._kept.pop(key, None) or Worker()
-        self._kept[key] = worker  # the most recently used is last
-        while len(self._kept) > KEPT:
-            self.drop(next(iter(self._kept)))
-        return worker
 
 
 class Worker:
@@ -125,10 +120,13 @@ class Worker:
         from tta_bench.runs.adaptation import Measured
 
         source, batches = host.source(), host.batches()
-        deadline = None if time_limit is None else time.monotonic() + time_limit
+        deadline = None
         self._send(_job(host, needs_source=source is not None))
         while True:
-            match self._receive(deadline, time_limit):
+            message = self._receive(deadline, time_limit)
+            if deadline is None and time_limit is not None:
+                deadline = time.monotonic() + time_limit  # from its first word on: imports are not the method's time
+            match message:
                 case NextSource(reader):
                     self._send(self._memory.put(reader, source))
                 case NextBatch(reader):

@@ -30,6 +30,7 @@ class Timing:
     ratio: Ratio | None = None  # to Source; None for Source itself, and if only counts were taken
     passes: int = 0
     seconds: float | None = None  # of one pass; comparable on the same hardware only
+    uncounted_forwards: Whole = 0  # outside the passes counted above, found by their operations
 
     @property
     def counts(self) -> dict[str, int]:
@@ -37,6 +38,7 @@ class Timing:
             "sample-forwards": self.sample_forwards,
             "sample-backwards": self.sample_backwards,
             "optimiser steps": self.optimizer_steps,
+            "forwards outside the model": self.uncounted_forwards,
         }
 
 
