@@ -7,7 +7,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing timing-baseline bench claims tune tune-digits figures results results-digits wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits figures results results-digits wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run
@@ -42,6 +42,9 @@ bench: $(READY)           ## measure speed: one table, saved in .benchmarks with
 
 claims: $(READY)          ## verify README's claims on cost and speed, as ratios measured side by side (20 minutes)
 	$(BIN)/python -m pytest -q -s benchmarks/claims
+
+torture: $(READY)         ## do the worst to runs and their folders; writes the table of docs/reliability.md (an hour, as root)
+	$(BIN)/python -m benchmarks.torture
 
 # One seed for a coarse grid, three around its best value. A finished cell is not run again.
 TUNE := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite digit-pairs-c-holdout --out $(RUNS)/digit-pairs-c-holdout
