@@ -113,7 +113,7 @@ def test_the_paper_of_a_suite_names_the_axis(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", suite.name)
     for label in ("rho-0", "rho-0.5"):
         settings = {key: value for key, value in suite.methods[label].items() if key != "method"}
-        record = make_record("dpal", task="fog", suite=suite.name, data=suite.data, settings=settings)
+        record = make_record("dpal", task="speckle_noise", suite=suite.name, data=suite.data, settings=settings)
         save(store, replace(record, label=label))
     assert sweep.data(tmp_path / "run").axis == "ρ of the prediction networks"
 
