@@ -100,18 +100,16 @@ results-digits: $(READY)  ## make results/digits-c-5, the small suite of the tes
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
 		--out results/digits-c-5/figures/curve.png
 
-figures: $(READY)         ## make the figures of docs/figures.md from `make results` (about 4 minutes on 2 idle cores)
-	rm -rf $(RUNS)/figures-sweep
-	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-sweep
-	$(BIN)/tta-bench inspect --method dpal --tasks gaussian_noise,snow,fog,contrast --batches 6 --images 1 \
-		--out $(RUNS)/figures-inspect
+figures: $(READY)         ## make the figures of docs/figures.md from `make results`
+	$(BIN)/tta-bench run --suite digit-pairs-ablation-rho --out $(RUNS)/digit-pairs-ablation-rho
+	$(BIN)/tta-bench inspect --suite demo --method dpal --batches 6 --images 1 --out $(RUNS)/demo-inspect-dpal
 	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 curve --tasks defocus_blur,snow,contrast \
 		--out docs/figures/curve.png
 	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 pareto --out docs/figures/pareto.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-sweep sweep --out docs/figures/sweep.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-inspect tsne --out docs/figures/tsne.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-inspect attention --out docs/figures/attention.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-inspect correlation --out docs/figures/correlation.png
+	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-ablation-rho sweep --out docs/figures/sweep.png
+	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal tsne --out docs/figures/tsne.png
+	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal attention --out docs/figures/attention.png
+	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal correlation --out docs/figures/correlation.png
 
 wheel: $(READY)           ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation

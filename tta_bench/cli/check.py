@@ -94,19 +94,15 @@ def _check(suite: Suite, choices: Choices, site: Site) -> list[Finding]:
 
 def _check_every_image(suite: Suite, choices: Choices, site: Site, console: Console) -> list[Finding]:
     """All findings, with a bar while images are opened: it needs the terminal, so no other process does this."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+    from tta_bench.cli.progress import progress
     from tta_bench.preflight.check import check
     from tta_bench.preflight.findings import in_data
 
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-
     def data() -> list[Finding]:
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-            bar = bars.add_task("")
+        with progress(console) as bar:
 
             def on_opened(task: str, done: int, total: int) -> None:
-                bars.update(bar, description=f"opening {task}", completed=done, total=total)
+                bar.update(f"opening {task}", done, total)
 
             return in_data(suite, choices, site, sample=None, on_opened=on_opened)
 

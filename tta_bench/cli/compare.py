@@ -37,5 +37,5 @@ def run(args: argparse.Namespace) -> int:
     console.print(differences.sentence(found))
     if args.out:
         files = write_difference(found, rows.suite, args.out)
-        options.tell_written(files, console)
+        options.say_written(files, console)
     return 0

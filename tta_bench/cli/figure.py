@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     console = options.console()
     for note in found.notes:
         console.print(note)
-    options.tell_written(files, console)
+    options.say_written(files, console)
     return 0
 
 

@@ -75,5 +75,5 @@ def run(args: argparse.Namespace) -> int:
     )
     if found.manifest.lacking:
         console.print(f"Skipped attention on clean images: {found.manifest.lacking}")
-    options.tell_written(files, console)
+    options.say_written(files, console)
     return 0

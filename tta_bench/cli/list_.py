@@ -166,12 +166,12 @@ def _models() -> None:
         rows.append((name, *sizes, found.about or "–", packaged.installed().owner(name)))
     _show(("model", "classes", "pixels", "about", "from"), rows, "pixels: side of the input image.")
     _say("--model takes these names, and:")
-    for what, told in (
+    for what, meaning in (
         ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
         ("TAG=FILE", "a timm model with weights from a local .safetensors, .pth or AugReg .npz file"),
         ("FILE", "a .safetensors file written by `tta-bench train-source`"),
     ):
-        _say(f"  {what:<9} {told}")
+        _say(f"  {what:<9} {meaning}")
     _say_problems(problems)
 
 
@@ -205,7 +205,7 @@ def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], footer: str) -
 
 
 def _say(line: str, style: str = "") -> None:
-    """A line that wraps under itself; one that leads with blanks stands in."""
+    """Print with a hanging indent; leading blanks indent further."""
     console = options.narrow_console()
     margin = " " * (2 + len(line) - len(line.lstrip()))
     text = textwrap.fill(

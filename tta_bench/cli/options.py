@@ -153,7 +153,7 @@ def _literal(width: int | None = None) -> Console:
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
-def tell_written(files: Iterable[Path], screen: Console) -> None:
+def say_written(files: Iterable[Path], screen: Console) -> None:
     """Names files on one line, however long: a name that is broken into two cannot be copied."""
     screen.print(f"Written: {', '.join(map(str, files))}", soft_wrap=True)
 

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         label = list(prepared.workload.methods)[-1]
         found = take(prepared, label, trace)
     _show(label, found, console)
-    options.tell_written([trace], console)
+    options.say_written([trace], console)
     return 0
 
 

@@ -67,5 +67,5 @@ def run(args: argparse.Namespace) -> int:
     beside = "" if args.paper is True else args.paper
     files = report_runs(found, runs, folder, console, args.format, beside)
     if files:
-        options.tell_written(files, console)
+        options.say_written(files, console)
     return 1 if any(record.status != "done" for one in found for record in one.records) else 0

@@ -50,13 +50,13 @@ def run(args: argparse.Namespace) -> int:
                 soft_wrap=True,
             )
             return 130
-    watcher.tell_reused("use --fresh to run them again")
+    watcher.say_reused("use --fresh to run them again")
     console.print()
     results = Results(ready.store, records)
     files = report_runs([results.comparison], results.runs, ready.store.report, console, (*DEFAULT, "html"))
     for sentence in summary(results.comparison, results.runs):
         console.print(sentence)
-    options.tell_written(files, console)
+    options.say_written(files, console)
     failed = [record for record in records if record.status != "done"]
     if failed:
         console.print(f"{len(failed)} of {len(records)} cells failed. Run the same command again to retry them.")

@@ -108,7 +108,7 @@ def run_record(args: argparse.Namespace) -> int:
     _show_table(made, console)
     floor = f"{100 * (made.noise_floor or 0):.1f} %"
     console.print(f"Noise floor: two runs of the same code differ by up to {floor} on this machine now.", style="dim")
-    options.tell_written([args.out], console)
+    options.say_written([args.out], console)
     return 0
 
 

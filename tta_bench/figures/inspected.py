@@ -47,6 +47,16 @@ def shown(found: Inspection, tasks: Sequence[str]) -> list[int]:
     return [int(place) for place in np.flatnonzero(kept)]
 
 
+def proportion(pixels: NDArray[np.uint8]) -> float:
+    """The height of an image [3, H, W] as a multiple of its width."""
+    return pixels.shape[1] / pixels.shape[2]
+
+
+def name_row(axes: Axes, task: str) -> None:
+    """Write a task's name beside its images, in lines that fit beside a flat image."""
+    axes.set_ylabel(task.replace("_", "\n"))
+
+
 def image(axes: Axes, pixels: NDArray[np.uint8]) -> None:
     axes.imshow(pixels.transpose(1, 2, 0), interpolation="nearest")
     bare(axes)
