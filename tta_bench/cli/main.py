@@ -25,7 +25,7 @@ from tta_bench.cli import (
     train_source,
     tune,
 )
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, clean
 from tta_bench.system import terminated_as_interrupted
 
 EXAMPLES = """\
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with terminated_as_interrupted():
             status: int = args.action(args)
     except UserError as error:
-        print(f"tta-bench: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"tta-bench: error: {clean(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("tta-bench: interrupted", file=sys.stderr)
