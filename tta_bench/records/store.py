@@ -169,7 +169,7 @@ class Store:
     def records(self) -> list[Record]:
         """All records, in the order of tasks and methods of the newest command."""
         tasks, methods = self._orders()
-        found = [read_record(path) for path in self._record_files()]
+        found = [read_record(path) for path in self.record_files()]
         return sorted(found, key=lambda r: (_rank(r.cell.tasks[0], tasks), r.cell.seed, _rank(r.label, methods)))
 
     def by_key(self) -> dict[str, Record]:
@@ -201,7 +201,7 @@ class Store:
         A record of another version is not damaged: it stays, and reading it raises OtherSchema.
         """
         moved = []
-        for path in self._record_files():
+        for path in self.record_files():
             try:
                 read_record(path)
             except OtherSchema:
@@ -224,7 +224,8 @@ class Store:
                 moved.append(path.rename(next(name for name in names if not name.exists())))
         return moved
 
-    def _record_files(self) -> list[Path]:
+    def record_files(self) -> list[Path]:
+        """The files of all records, readable or not."""
         return sorted(self.cells.glob("[!.]*.json"))
 
     @contextmanager
