@@ -13,6 +13,7 @@ from msgspec import Meta
 from tta_bench.annotations import Count, Name, Seed, Whole
 from tta_bench.records.conditions import Conditions
 
+Short = Annotated[str, Meta(max_length=1000, title="text of at most 1,000 characters")]
 Tasks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1000)]
 
 
@@ -30,22 +31,22 @@ class Cell:
     seed: Seed
     method: Name
     settings: dict[str, Any]  # every setting with its value, defaults included
-    method_code: str  # hash of the code behind the method
+    method_code: Short  # hash of the code behind the method
     data: dict[str, Any]
-    data_code: str
-    stream: str  # digest of the image ids in their order
-    source: str  # digest of the source images that the method prepares on, if any
-    model: str
-    weights: str
+    data_code: Short
+    stream: Short  # digest of the image ids in their order
+    source: Short  # digest of the source images that the method prepares on, if any
+    model: Short
+    weights: Short
     mean: tuple[float, ...]
     std: tuple[float, ...]
     batch_size: Count
     limit: Count | None  # None if it did not shorten this stream
-    device: str
+    device: Short
     amp: Name | None
     compile: bool
-    harness: str  # version of tta-bench, and a hash of the code that every method runs through
-    images: str  # digest of the labels and of a sample's pixels: another tree may have the same names
+    harness: Short  # version of tta-bench, and a hash of the code that every method runs through
+    images: Short  # digest of the labels and of a sample's pixels: another tree may have the same names
     scenario_settings: dict[str, Any] = field(default_factory=dict)
     seed_is_set: bool = False  # whether the setting `seed` was given, instead of the cell's seed
 
