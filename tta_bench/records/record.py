@@ -117,7 +117,7 @@ def _implausible(record: Record) -> str:
         return f"finished_at: there is no {record.finished_at}"
     if record.status == "failed":
         return ""
-    missing = [f"seconds: {name}" for name in ("adapt", "prepare") if name not in record.seconds]
+    missing = [f"seconds: {name}" for name in ("adapt", "load", "prepare") if name not in record.seconds]
     missing += [name for name in ("samples", "batch_seconds") if not getattr(record, name)]
     if missing:
         return f"is done, but has no {missing[0]}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
+from tta_bench.runs.bind import binder
 from tta_bench.runs.execute import run_spec
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import request_of
@@ -26,6 +29,7 @@ from tta_bench.verify.folders import Found
 MOST_DIFFERENT, MOST_POINTS = 0.02, 0.5  # share of predictions, points of accuracy
 INPUTS = ("stream", "images", "source", "weights")  # without these the same cell cannot run here
 PLATFORM = ("device_name", "threads", "python", "platform")
+MOST_THREADS = 256  # a record may name any number
 OnCell = Callable[[Record], None]
 
 
@@ -42,24 +46,33 @@ def rerun(found: Sequence[Found], count: int, seed: int, site: Site, audit: Audi
 
 
 def _again(record: Record, store: Store, site: Site, audit: Audit, where: str) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(min(max(1, int(record.environment.get("threads") or before)), 256))
+    own = replace(site, device=record.cell.device) if site.device == "auto" else site
+    with tempfile.TemporaryDirectory(prefix="tta-bench-verify-") as folder, _threads(record, own):
+        here = Store.create(Path(folder) / "run", record.cell.suite)
+        outcome = run_spec(request_of(record), own, here.folder)
+        if outcome is None:
+            raise UserError("another process holds this cell")
+        if outcome.record.status != "done":
+            audit.fails("rerun", where, f"failed here: {outcome.record.reason}")
+            return
+        _compare(record, store.predictions(record), outcome.record, here.predictions(outcome.record), audit, where)
+
+
+@contextmanager
+def _threads(record: Record, site: Site) -> Iterator[None]:
+    """As many threads as the record had, here and in workers: another number changes the last bits of sums."""
+    before, told = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    count = min(record.environment.get("threads") or before, MOST_THREADS)
+    torch.set_num_threads(count)
+    os.environ["OMP_NUM_THREADS"] = str(count)
     try:
-        with tempfile.TemporaryDirectory(prefix="tta-bench-verify-") as folder:
-            here = Store.create(Path(folder) / "run", record.cell.suite)
-            outcome = run_spec(request_of(record), _site_of(record, site), here.folder)
-            if outcome is None:
-                raise UserError("another process holds this cell")
-            if outcome.record.status != "done":
-                audit.fails("rerun", where, f"failed here: {outcome.record.reason}")
-                return
-            _compare(record, store.predictions(record), outcome.record, here.predictions(outcome.record), audit, where)
+        yield
     finally:
         torch.set_num_threads(before)
-
-
-def _site_of(record: Record, site: Site) -> Site:
-    return replace(site, device=record.cell.device) if site.device == "auto" else site
+        os.environ.pop("OMP_NUM_THREADS")
+        if told is not None:
+            os.environ["OMP_NUM_THREADS"] = told
+        binder(site).workers.close()  # they keep the threads that they started with
 
 
 def _compare(old: Record, was: Predictions, new: Record, now: Predictions, audit: Audit, where: str) -> None:
