@@ -12,12 +12,11 @@ import pytest
 from rich.console import Console
 
 from tests.records import keep, make_failure, make_record
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, clean
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import names, render
 from tta_bench.report.choose import comparison
-from tta_bench.report.names import clean
 from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import Table, accuracy_table, layout, time_table

@@ -20,6 +20,7 @@ from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import differences
+from tta_bench.report.current import recency
 from tta_bench.report.rows import Comparison, compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.shown import Shown
@@ -160,7 +161,7 @@ def _matching_source(own: Sequence[Record], stored: Sequence[Record]) -> list[Re
         return []
     streams = {_match_key(record) for record in own}
     found = [r for r in stored if r.cell.method == "source" and r.status == "done" and _match_key(r) in streams]
-    newest = {_match_key(record): record for record in sorted(found, key=lambda record: record.finished_at)}
+    newest = {_match_key(record): record for record in sorted(found, key=recency)}
     return [record for record in found if record is newest[_match_key(record)]]
 
 

@@ -1,4 +1,7 @@
-"""Errors that a user can fix. The command line prints their one line and exits with status 2."""
+"""Errors that a user can fix, and text that fits into one line of a screen.
+
+The command line prints the line of an error and exits with status 2.
+"""
 
 from __future__ import annotations
 
@@ -39,3 +42,9 @@ def some(names: Sequence[str], most: int = 3) -> str:
     """The first names of a list, and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+
+
+def clean(text: str) -> str:
+    """Text in one line without control characters: a name from a file must not move the cursor."""
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(char if char.isprintable() else "�" for char in line)

@@ -12,6 +12,8 @@ from tta_bench.errors import UserError
 DEEPEST = 50  # levels; libyaml recurses in C and crashes the process at about 50,000
 MOST_VALUES = 100_000  # counted with aliases expanded: nine lines of aliases can mean a billion values
 
+HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")  # JSON writes some characters as two halves; one is no text
+
 
 def from_yaml(text: str, where: str) -> Any:
     """Parse YAML text; `where` names it in errors.
@@ -31,7 +33,9 @@ def from_yaml(text: str, where: str) -> Any:
 def from_json(text: str | bytes, where: str) -> Any:
     """Parse JSON text; `where` names it in errors."""
     try:
-        content = json.loads(text, parse_constant=_refuse_constant)
+        content = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if HALF_A_CHARACTER.search(text if isinstance(text, bytes) else text.encode()):
+            json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         reason = "too many levels" if isinstance(error, RecursionError) else _one_line(error)
         raise UserError(f"{where}: invalid JSON: {reason}") from error
@@ -45,6 +49,13 @@ def from_json(text: str | bytes, where: str) -> Any:
             return content
         level = [child for node in nested for child in (node.values() if isinstance(node, dict) else node)]
     raise UserError(f"{where}: invalid JSON: more than {DEEPEST} levels")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value - value:  # infinite: inf - inf is NaN, which is true
+        raise ValueError(f"{text} is too large")
+    return value
 
 
 def _refuse_constant(name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from tta_bench.errors import UserError, did_you_mean
 
 OWN = "tta-bench"
-NAME = re.compile(r"[\w.-]+")
+NAME = re.compile(r"\w[\w.-]*")
 
 
 @dataclass(frozen=True)

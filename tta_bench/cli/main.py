@@ -24,8 +24,9 @@ from tta_bench.cli import (
     timing,
     train_source,
     tune,
+    verify,
 )
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, clean
 from tta_bench.system import terminated_as_interrupted
 
 EXAMPLES = """\
@@ -36,10 +37,11 @@ examples:
   tta-bench report results/runs/demo                rebuild the tables from the records
   tta-bench report results/runs/demo --where limit=none          select records if a folder mixes limits
   tta-bench compare results/runs/demo --a sar --b dpal           a difference and its interval
+  tta-bench verify results/runs/demo --rerun 2       recompute everything, and run two cells again
   tta-bench figure results/runs/demo pareto                      plot accuracy against cost
   tta-bench inspect --method dpal --tasks fog,contrast           record attention and features for figures
 
-exit status: 0 success, 1 a cell failed, 2 invalid input, 130 interrupted
+exit status: 0 success, 1 a cell or a check failed, 2 invalid input, 130 interrupted
 """
 
 
@@ -64,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
         run,
         report,
         compare,
+        verify,
         list_,
         suite,
         check,
@@ -103,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with terminated_as_interrupted():
             status: int = args.action(args)
     except UserError as error:
-        print(f"tta-bench: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"tta-bench: error: {clean(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("tta-bench: interrupted", file=sys.stderr)

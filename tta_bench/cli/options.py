@@ -150,7 +150,16 @@ def _literal(width: int | None = None) -> Console:
     """Shows text as it is: a path may have [brackets] or :colons: in it, which rich would read as markup and emoji."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    class Literal(Console):
+        def print(self, *objects: Any, **kwargs: Any) -> None:
+            super().print(*(_harmless(one) if isinstance(one, str) else one for one in objects), **kwargs)
+
+    return Literal(highlight=False, markup=False, emoji=False, width=width)
+
+
+def _harmless(text: str) -> str:
+    """The same lines without control characters, which a name in a stranger's folder may have."""
+    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 
 
 def say_written(files: Iterable[Path], screen: Console) -> None:

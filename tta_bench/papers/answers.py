@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from tta_bench.papers.paper import Paper, PaperTable, Published, load
 from tta_bench.suites.suite import Suite
 
 BASELINE = "source"  # the unadapted model's row
+SIGMAS, SLACK = 4.0, 0.01  # by which it may differ from a published accuracy by chance
 
 
 def own_paper(suite: Suite | None) -> Paper | None:
@@ -52,3 +54,15 @@ def source_row(paper: str, suite: str, task: str) -> SourceRow | None:
         return None
     entry = published.tables[table.source_table or table.name].accuracies.get((BASELINE, task))
     return SourceRow(entry, table) if entry else None
+
+
+def judge(task: str, hits: int, images: int, row: SourceRow, mean: tuple[float, ...]) -> str | None:
+    """Compare with the published accuracy; a difference beyond chance gets a sentence with its likely cause."""
+    measured, expected = hits / images, row.published.accuracy / 100
+    chance = SIGMAS * math.sqrt(expected * (1 - expected) / images) + SLACK
+    if abs(measured - expected) <= chance:
+        return None
+    return (
+        f"Source scores {100 * measured:.1f} % on the first {images} images of {task}, "
+        f"the paper reports {100 * expected:.1f} %: {row.likely_cause(measured, mean)}"
+    )

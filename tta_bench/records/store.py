@@ -31,11 +31,12 @@ from typing import Any
 
 from tta_bench import parse, validate
 from tta_bench.errors import UserError
-from tta_bench.files import create_whole, now, process_name, remove_leftovers, write_whole
+from tta_bench.files import create_whole, folder_below, now, process_name, read_whole, remove_leftovers, write_whole
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions, digest
 from tta_bench.records.record import OtherSchema, Record
 
+MOST_TEXT = 2**25  # bytes; a record of a million batches has fewer
 REDO = "the same `tta-bench run` moves it aside and runs this cell again"
 
 
@@ -65,7 +66,6 @@ class Store:
         self.commands = folder / "commands"
         self.known = folder / "known"
         self.prepared = folder / "prepared"
-        self.report = folder / "report"
         self.manifest = folder / "manifest.json"
 
     @classmethod
@@ -96,6 +96,11 @@ class Store:
             raise UserError(f"{folder} is not a run folder: it has no manifest.json (tta-bench run --out makes one)")
         store.read_manifest()
         return store
+
+    @property
+    def report(self) -> Path:
+        """The folder for tables; UserError if it leads elsewhere."""
+        return folder_below(self.folder, "report")
 
     def set_aside(self) -> Path | None:
         """Move an old folder aside for a fresh start; deletes nothing."""
@@ -145,7 +150,7 @@ class Store:
     def warnings(self) -> dict[str, str]:
         """The saved warnings, by the hash of the weights."""
         files = sorted((self.folder / "warnings").glob("[!.]*.txt"))
-        return {file.stem: file.read_text(errors="replace").strip() for file in files}
+        return {file.stem: _read(file).decode(errors="replace").strip() for file in files}
 
     def save(self, record: Record, predictions: Predictions | None) -> Record:
         """Save a record; predictions come first, so that every record on disk has them."""
@@ -164,7 +169,7 @@ class Store:
     def records(self) -> list[Record]:
         """All records, in the order of tasks and methods of the newest command."""
         tasks, methods = self._orders()
-        found = [read_record(path) for path in self._record_files()]
+        found = [read_record(path) for path in self.record_files()]
         return sorted(found, key=lambda r: (_rank(r.cell.tasks[0], tasks), r.cell.seed, _rank(r.label, methods)))
 
     def by_key(self) -> dict[str, Record]:
@@ -175,12 +180,17 @@ class Store:
         """A cell's predictions; UserError if the file does not match the digest in its record."""
         path = self.prediction_file(record.cell)
         try:
-            content = path.read_bytes()
+            content = read_whole(path)
         except OSError as error:
             raise UserError(f"{path}: predictions cannot be read ({error.strerror}): {REDO}") from error
+        except UserError as error:
+            raise UserError(f"{error}: {REDO}") from error
         if digest(content) != record.predictions:
             raise UserError(f"{path}: damaged, its digest differs from the one in its record: {REDO}")
-        return Predictions.from_bytes(content, record.samples, str(path))
+        found = Predictions.from_bytes(content, record.samples, str(path))
+        if found.task.max(initial=0) >= len(record.cell.tasks):
+            raise UserError(f"{path}: has predictions for a task that its record does not name: {REDO}")
+        return found
 
     def prediction_file(self, cell: Cell) -> Path:
         return self._path(cell, ".npy")
@@ -191,7 +201,7 @@ class Store:
         A record of another version is not damaged: it stays, and reading it raises OtherSchema.
         """
         moved = []
-        for path in self._record_files():
+        for path in self.record_files():
             try:
                 read_record(path)
             except OtherSchema:
@@ -214,7 +224,8 @@ class Store:
                 moved.append(path.rename(next(name for name in names if not name.exists())))
         return moved
 
-    def _record_files(self) -> list[Path]:
+    def record_files(self) -> list[Path]:
+        """The files of all records, readable or not."""
         return sorted(self.cells.glob("[!.]*.json"))
 
     @contextmanager
@@ -257,16 +268,17 @@ class Store:
 
 def read_record(path: Path) -> Record:
     """Read a record; an unchanged file is read only once per process."""
-    seen = path.stat()
+    try:
+        seen = path.stat()
+    except OSError as error:  # a link to nothing, or removed since it was listed
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     return _read_once(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
 
 
 @lru_cache(maxsize=50_000)
 def _read_once(path: Path, mtime: int, size: int, inode: int) -> Record:
     try:
-        record = Record.from_bytes(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+        record = Record.from_bytes(_read(path), str(path))
     except OtherSchema:
         raise
     except UserError as error:
@@ -302,7 +314,12 @@ def _json(content: Any) -> bytes:
 
 
 def _read_json(path: Path) -> Any:
+    return parse.from_json(_read(path), str(path))
+
+
+def _read(path: Path) -> bytes:
+    """The content of a small file: everything here but predictions."""
     try:
-        return parse.from_json(path.read_bytes(), str(path))
+        return read_whole(path, most=MOST_TEXT)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error

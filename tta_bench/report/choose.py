@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.records.record import Record
+from tta_bench.report.current import recency
 from tta_bench.report.fair import table_of
 from tta_bench.report.rows import Comparison, by_table, compare
 
@@ -54,7 +55,7 @@ class Group:
 
     @property
     def newest(self) -> str:
-        return max(record.finished_at for record in self.records)
+        return max(map(recency, self.records))
 
 
 def parse(text: str) -> Filter:

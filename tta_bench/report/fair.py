@@ -11,6 +11,7 @@ from tta_bench.papers.answers import own_table
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import RULES, Rule, StreamKey
 from tta_bench.records.record import Record
+from tta_bench.report.current import recency
 from tta_bench.suites import suite
 
 
@@ -66,7 +67,7 @@ def _refuse(rule: Rule, records: Sequence[Record]) -> None:
         if value is not None:
             found[value].append(record)
     seen = "; ".join(f"{_cells(group)}: {value}" for value, group in found.items())
-    most = max(found.values(), key=lambda group: (len(group), max(record.finished_at for record in group)))
+    most = max(found.values(), key=lambda group: (len(group), max(map(recency, group))))
     others = dict.fromkeys(r.label for group in found.values() if group is not most for r in group)
     remedy = f"run {', '.join(others)} again {rule.remedy.format(most[0].cell.conditions)}"
     raise UserError(f"These records use different {rule.noun}: {seen}: {remedy}{_apart(rule, records)}")

@@ -14,6 +14,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import REDO, Store
+from tta_bench.report.current import recency
 
 Truth = tuple[NDArray[np.int32], NDArray[np.int32]]  # index and label of each image of a stream
 
@@ -90,7 +91,7 @@ class Runs:
 
 
 def _each_once(found: Sequence[tuple[Record, Store]]) -> list[tuple[Record, Store]]:
-    """Each cell once per label, the newest; the same cell with other predictions is a UserError."""
+    """Each cell once per label, finished rather than failed; the same cell with other predictions is a UserError."""
     newest: dict[tuple[str, str], tuple[Record, Store]] = {}
     results: dict[str, tuple[str, Store]] = {}
     for record, store in found:
@@ -103,6 +104,10 @@ def _each_once(found: Sequence[tuple[Record, Store]]) -> list[tuple[Record, Stor
                     f"report them apart, or run it again with --fresh"
                 )
         name = (record.label, key)
-        if name not in newest or record.finished_at > newest[name][0].finished_at:
+        if name not in newest or _rank(record) > _rank(newest[name][0]):
             newest[name] = record, store
     return list(newest.values())
+
+
+def _rank(record: Record) -> tuple[bool, str]:
+    return record.status == "done", recency(record)

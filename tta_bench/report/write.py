@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.files import write_whole
+from tta_bench.files import folder_below, write_whole
 from tta_bench.report import differences, latex, leaderboard, render
 from tta_bench.report.paper import no_table, paper_table
 from tta_bench.report.rows import Comparison
@@ -46,7 +46,7 @@ def report_runs(
             if paper is not None and not beside:
                 console.print(f"{no_table(comparison, paper)}\n", markup=False)
         if folder is not None:
-            home = folder if len(found) == 1 else folder / comparison.suite
+            home = folder if len(found) == 1 else folder_below(folder, comparison.suite)
             files = _table_files(tables, comparison.suite, formats)
             written += _write(home, {**files, **_more_files(comparison, runs, formats, beside)})
     return written

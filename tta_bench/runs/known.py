@@ -19,7 +19,7 @@ import tta_bench
 from tta_bench import registry
 from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
-from tta_bench.files import process_name
+from tta_bench.files import process_name, read_whole
 from tta_bench.identity import code_hash, harness_hash
 from tta_bench.models import names
 from tta_bench.runs.site import Site
@@ -135,8 +135,8 @@ def _versions() -> str:
 def _lines(file: Path) -> Iterable[dict[str, Any]]:
     """The entries of a file; skips a line that a killed process left incomplete."""
     try:
-        lines = file.read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = read_whole(file).decode().splitlines()
+    except (OSError, UnicodeDecodeError, UserError):
         return
     for line in lines:
         try:

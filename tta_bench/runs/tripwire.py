@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tta_bench.papers.answers import BASELINE, SourceRow, source_row
+from tta_bench.papers.answers import BASELINE, judge, source_row
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_at
@@ -14,7 +13,6 @@ from tta_bench.runs.listing import Watcher
 from tta_bench.runs.spec import CellSpec
 
 IMAGES = 1024
-SIGMAS, SLACK = 4.0, 0.01
 
 
 def warn(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> None:
@@ -60,15 +58,3 @@ def _score_source(spec: CellSpec, place: Binder) -> tuple[int, int]:
     work = place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit))
     _, predictions = run_at(work, place)
     return int(predictions.correct.sum()), len(predictions)
-
-
-def judge(task: str, hits: int, images: int, row: SourceRow, mean: tuple[float, ...]) -> str | None:
-    """Compare with the published accuracy; a difference beyond chance gets a sentence with its likely cause."""
-    measured, expected = hits / images, row.published.accuracy / 100
-    chance = SIGMAS * math.sqrt(expected * (1 - expected) / images) + SLACK
-    if abs(measured - expected) <= chance:
-        return None
-    return (
-        f"Source scores {100 * measured:.1f} % on the first {images} images of {task}, "
-        f"the paper reports {100 * expected:.1f} %: {row.likely_cause(measured, mean)}"
-    )
