@@ -72,7 +72,9 @@ def test_a_killed_worker_gets_a_second_chance(small_suite: Path, tmp_path: Path)
 
 def children() -> list[tuple[int, str]]:
     """The processes that this one started, and their command lines."""
-    found = subprocess.run(["ps", "-ww", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True)
+    found = subprocess.run(
+        ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True
+    )
     rows = (line.split(None, 1) for line in found.stdout.splitlines() if "defunct" not in line)
     return [(int(pid), words) for pid, words in rows]
 

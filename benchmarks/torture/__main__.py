@@ -81,7 +81,13 @@ def main() -> int:
         table = "\n".join(["| trial | what came of it |", "|---|---|", *rows])
         before, _, rest = PAGE.read_text().partition(BEGIN)
         after = rest.partition(END)[2]
-        text = f"{before}{BEGIN}\nMade on {when} at commit {describe(torch.device('cpu'))['commit']} ({machine}).\n\n{table}\n\n{END}{after}"
+        commit = describe(torch.device("cpu"))["commit"]
+        text = f"{before}{BEGIN}
+Made on {when} at commit {commit} ({machine}).
+
+{table}
+
+{END}{after}"
         write_whole(PAGE, text.encode())
     return 0
 
