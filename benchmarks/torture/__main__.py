@@ -82,12 +82,7 @@ def main() -> int:
         before, _, rest = PAGE.read_text().partition(BEGIN)
         after = rest.partition(END)[2]
         commit = describe(torch.device("cpu"))["commit"]
-        text = f"{before}{BEGIN}
-Made on {when} at commit {commit} ({machine}).
-
-{table}
-
-{END}{after}"
+        text = f"{before}{BEGIN}\nMade on {when} at commit {commit} ({machine}).\n\n{table}\n\n{END}{after}"
         write_whole(PAGE, text.encode())
     return 0
 

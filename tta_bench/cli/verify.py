@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.json:
         _write(args.json, audit)
-        options.tell_written([args.json], console)
+        options.say_written([args.json], console)
     return 1 if failed else 0
 
 

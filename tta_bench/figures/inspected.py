@@ -49,7 +49,7 @@ def shown(found: Inspection, tasks: Sequence[str]) -> list[int]:
 
 def proportion(pixels: NDArray[np.uint8]) -> float:
     """The height of an image [3, H, W] as a multiple of its width."""
-    return pixels.shape[1] / pixels.shape[2]
+    return float(pixels.shape[1] / pixels.shape[2])
 
 
 def name_row(axes: Axes, task: str) -> None:
