@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.suites import suite
 
     console = options.console()
-    chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is answered before torch is imported
+    chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is reported before torch is imported
     if args.contract:
         return _check_promises(chosen, choices, console)
     site = options.site(args)
@@ -80,7 +80,7 @@ def _check_promises(suite: Suite, choices: Choices, console: Console) -> int:
 
 
 def _check(suite: Suite, choices: Choices, site: Site) -> list[Finding]:
-    """All findings. Torch takes seconds to import, and so does listing ImageNet-C: both go on at once."""
+    """All findings. Importing torch and listing ImageNet-C take seconds each, so they run at the same time."""
     from tta_bench.preflight.findings import in_data
 
     with nullcontext() if "torch" in sys.modules else in_background(in_data, suite, choices, site) as data:

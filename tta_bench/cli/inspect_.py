@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         tasks=args.tasks,
         overrides=settings.parse(args.set),
     )
-    requests = specs(chosen, choices)  # a typo is answered before torch is imported
+    requests = specs(chosen, choices)  # a typo is reported before torch is imported
     from tta_bench.inspect.inspector import inspect
 
     site = Site(data_root=args.data_root, device=args.device)

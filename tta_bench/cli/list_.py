@@ -1,4 +1,4 @@
-"""`tta-bench list`: what is there."""
+"""`tta-bench list`: the installed methods, suites, datasets and models."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], footer: str) -
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in head:
-        # The first names what a command line takes, so it stays whole where it can.
+        # The first column holds names for the command line: they stay whole if they fit.
         table.add_column(name, overflow="fold", no_wrap=name == head[0])
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))

@@ -93,11 +93,11 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; a user's mistake is one line on stderr and status 2."""
     # OpenMP's threads wait by spinning, for so long that two busy processes on one machine crawl. A short spin is as
-    # quick on an idle machine and harmless on a busy one. Read when torch is imported; a user's own value stands.
+    # quick on an idle machine and harmless on a busy one. Read when torch is imported; a user's own value is kept.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     for channel in (sys.stdout, sys.stderr):
         if isinstance(channel, io.TextIOWrapper):
-            channel.reconfigure(errors="replace")  # a terminal without our signs shows a ? and goes on
+            channel.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
     arguments = list(sys.argv[1:] if argv is None else argv)
     _refuse_empty(arguments)
     args = parser().parse_args(arguments)
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tta-bench: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has closed it
         sys.stderr.close()
         return 0
     return status

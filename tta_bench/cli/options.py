@@ -25,7 +25,7 @@ RUNS = Path("results/runs")
 DATA_ROOT: dict[str, Any] = {
     "type": Path,
     "metavar": "DIR",
-    "default": os.environ.get("TTA_BENCH_DATA") or None,  # empty as good as not set
+    "default": os.environ.get("TTA_BENCH_DATA") or None,  # an empty value counts as not set
     "help": "folder that holds the datasets (default: $TTA_BENCH_DATA); embedded suites need none",
 }
 
@@ -124,7 +124,7 @@ def site(args: argparse.Namespace) -> Site:
 
 
 def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
-    """Suite and choices of a command line, their names checked: a typo is answered before torch is imported."""
+    """Suite and choices of a command line, their names checked: a typo is reported before torch is imported."""
     from tta_bench.runs.choices import refuse_misnamed
 
     found = suite.load(args.suite)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import mean
 
@@ -66,6 +66,16 @@ def progress(console: Console, unit: str = "images", lines: int = 10) -> Iterato
     bar = Bar(console)
     with bar.bars:
         yield bar
+
+
+@contextmanager
+def status_line(console: Console) -> Iterator[Callable[[str], None]]:
+    """A function that shows the current step: in place on a terminal, nothing elsewhere."""
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("preparing") as shown:
+        yield lambda text: shown.update(Text(text))  # a string would be read as markup
 
 
 def bar_columns() -> tuple[ProgressColumn, ...]:

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     args.methods = (args.method,)
     chosen, choices = options.chosen(args)
-    points = grid(args.grid)  # a typo is answered before torch is imported
+    points = grid(args.grid)  # a typo is reported before torch is imported
     from tta_bench.cli.progress import watch
     from tta_bench.records.store import Store
     from tta_bench.report import render

@@ -25,7 +25,7 @@ MISSING = {
 
 
 def read(folder: Path, tasks: Sequence[str], needs: Sequence[str]) -> Inspection:
-    """An inspection that has the arrays and tasks asked for."""
+    """Read an inspection; it must have these arrays and tasks."""
     found = Inspection.open(folder)
     for name in needs:
         if not len(getattr(found, name)):
@@ -37,7 +37,7 @@ def read(folder: Path, tasks: Sequence[str], needs: Sequence[str]) -> Inspection
 
 
 def chosen(found: Inspection, tasks: Sequence[str]) -> NDArray[np.int64]:
-    """Positions of all images of the tasks, or of all."""
+    """Positions of the images of these tasks; of all images if no task is given."""
     return np.flatnonzero(np.isin(found.task, tasks or found.tasks))
 
 

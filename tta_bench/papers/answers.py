@@ -37,7 +37,7 @@ class SourceRow:
     table: PaperTable
 
     def likely_cause(self, measured: float, mean: Sequence[float]) -> str:
-        """Why the unadapted model may score `measured` (a fraction) instead; `mean` is what its images are less."""
+        """Why the unadapted model may score `measured` (a fraction) instead; `mean` is subtracted from its images."""
         if 100 * measured > self.published.accuracy:
             return self.table.source_above
         if self.table.mean and tuple(mean) != self.table.mean:

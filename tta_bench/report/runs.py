@@ -20,7 +20,7 @@ Truth = tuple[NDArray[np.int32], NDArray[np.int32]]  # index and label of each i
 
 
 class Runs:
-    """The records of run folders. A number that predictions can tell is recomputed from them, not believed.
+    """The records of run folders. Numbers that follow from predictions are recomputed, not trusted.
 
     A cell that is in several folders counts once; the same cell with other results is refused.
     """
