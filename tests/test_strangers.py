@@ -95,13 +95,13 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
         read_whole(path)
 
 
-def test_a_record_of_a_trillion_images_takes_no_memory(tmp_path: Path) -> None:
+def test_a_record_of_billions_of_images_takes_no_memory(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
-    record = replace(keep(store, make_record("sar")), samples=2**40)
+    record = replace(keep(store, make_record("sar")), samples=2**36)
     path = store.prediction_file(record.cell)
     with path.open("wb") as file:
-        file.write(_header(2**40))
-        file.truncate(len(_header(2**40)) + 2**40 * ROW.itemsize)
+        file.write(_header(2**36))
+        file.truncate(len(_header(2**36)) + 2**36 * ROW.itemsize)
     path.with_suffix(".json").write_bytes(record.to_bytes())
     tracemalloc.start()
     with pytest.raises(UserError, match="bytes long, expected at most"):
