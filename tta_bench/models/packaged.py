@@ -40,6 +40,8 @@ class PackagedModel:
     num_classes: int | None = None
     input_size: int | None = None  # pixels, of a square
     interpolation: str | None = None
+    clean: float | None = None  # accuracy on clean test images as published, in percent
+    licence: str = ""
     files: tuple[Path, ...] = ()  # that hold the weights: the model is unchanged if these and the code are
 
 

@@ -81,7 +81,8 @@ def keep_classes(network: nn.Module, mask: Sequence[int]) -> None:
     The same as selecting columns of its logits, in values and in gradients, but also valid for methods that read the
     classifier's weights.
     """
-    ask: Any = getattr(network, "get_classifier", lambda: None)
+    linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    ask: Any = getattr(network, "get_classifier", lambda: linear[-1] if linear else None)  # timm's models know it
     head = ask()
     if not isinstance(head, nn.Linear):
         raise UserError(f"{type(network).__name__}: only a linear classifier can be reduced to {len(mask)} classes")
