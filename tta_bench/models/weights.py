@@ -50,10 +50,9 @@ def from_hub(name: str) -> nn.Module:
 
 def _cached_weights(name: str) -> Path | None:
     """The file of a tag's weights in the Hugging Face cache, as timm would choose it."""
-    import timm
     from huggingface_hub import try_to_load_from_cache
 
-    config: Any = timm.get_pretrained_cfg(name)
+    config = _config(name)
     repository, _, revision = str(getattr(config, "hf_hub_id", None) or "").partition("@")
     if not repository:
         return None
@@ -217,7 +216,14 @@ def create(name: str, **changes: Any) -> nn.Module:
 
 
 def _head_name(name: str) -> str:
+    return str(getattr(_config(name), "classifier", None) or "head")
+
+
+def _config(name: str) -> Any:
+    """What timm knows about a name's weights; some of its releases refuse an unknown tag here, some later."""
     import timm
 
-    config: Any = timm.get_pretrained_cfg(name)
-    return str(getattr(config, "classifier", None) or "head")
+    try:
+        return timm.get_pretrained_cfg(name)
+    except RuntimeError as error:
+        raise UserError(f"weights of '{name}' cannot be loaded ({error}): {_advice(name)}") from error
