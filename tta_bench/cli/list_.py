@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from tta_bench.suites.suite import Suite
 
 NARROW = 80  # fewer columns than this hold no table
+WIDE = 116  # nor do these a table of models, whose names are long
+FORMS = (
+    ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
+    ("TAG=FILE", "a timm model with weights from a local .safetensors, .pth, .bin or AugReg .npz file"),
+    ("FILE", "a .safetensors file written by `tta-bench train-source`"),
+)
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -87,7 +93,7 @@ def _suites(root: Path | None) -> None:
         except UserError as error:
             problems.append(f"suite '{name}' of {suite.library().owner(name)}: {error}")
             continue
-        needs, model = layout.partition("/")[0], found.model.partition(".")[0]
+        needs, model = layout.partition("/")[0], found.model.rpartition("/")[2].partition(".")[0]
         layouts[needs], tags[model] = layout, found.model
         table = own_table(found)
         answers = f"{found.paper}: {table.name}" if table else "–"
@@ -153,26 +159,43 @@ def _datasets() -> None:
 
 
 def _models() -> None:
-    from tta_bench.models import packaged
+    from tta_bench.models import packaged, published
+    from tta_bench.models.packaged import Family
 
-    rows, problems = [], []
+    rows, families, problems = [], [], []
     for name in packaged.installed().names():
         try:
-            found = packaged.describe(name)
+            found = packaged.entry(name)
         except UserError as error:
             problems.append(str(error))
             continue
-        sizes = [str(size or "–") for size in (found.num_classes, found.input_size)]
-        rows.append((name, *sizes, found.about or "–", packaged.installed().owner(name)))
-    _show(("model", "classes", "pixels", "about", "from"), rows, "pixels: side of the input image.")
+        if isinstance(found, Family):
+            families.append((found.usage, found.about))
+        else:
+            facts = _facts(found.num_classes, found.input_size, found.clean, found.licence)
+            rows.append((name, *facts, found.about or "–", packaged.owner(name)))
+    for row in published.table():
+        facts = _facts(row.classes, row.pixels, row.clean, row.licence)
+        rows.append((row.model, *facts, f"trained on {row.data}", packaged.owner(row.model) or OWN))
+    _show(
+        ("model", "classes", "pixels", "clean %", "licence", "about", "from"),
+        rows,
+        "pixels: side of the input image; clean %: accuracy on clean test images, as published; "
+        "–: not stated. Weights of models with a prefix or a tag come from their publisher (below).",
+        least=WIDE,
+    )
     _say("--model takes these names, and:")
-    for what, meaning in (
-        ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
-        ("TAG=FILE", "a timm model with weights from a local .safetensors, .pth or AugReg .npz file"),
-        ("FILE", "a .safetensors file written by `tta-bench train-source`"),
-    ):
-        _say(f"  {what:<9} {meaning}")
+    for usage, about in (*FORMS, *families):
+        _say(f"  {usage}: {about}")
+    _say("weights to download by hand:")
+    for row in published.table():
+        if row.weights:
+            _say(f"  {row.model} ({row.data}): {row.weights}")
     _say_problems(problems)
+
+
+def _facts(classes: int | None, pixels: int | None, clean: float | None, licence: str) -> tuple[str, ...]:
+    return str(classes or "–"), str(pixels or "–"), "–" if clean is None else f"{clean:.2f}", licence or "–"
 
 
 def _say_problems(problems: Sequence[str]) -> None:
@@ -180,18 +203,22 @@ def _say_problems(problems: Sequence[str]) -> None:
         _say(problem, "red")
 
 
-def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], footer: str) -> None:
-    """A table; its last column, the package that brings a row, is left out where all come from tta-bench."""
+def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], footer: str, least: int = NARROW) -> None:
+    """A table; with fewer columns than `least` two lines for each row, on a narrow screen one for each value.
+
+    The last column, the package that provides a row, is left out if all come from tta-bench.
+    """
     console = options.narrow_console()
     if all(row[-1] == OWN for row in rows):
         head, rows = head[:-1], [row[:-1] for row in rows]
     else:
         footer += f" {head[-1]}: the package that provides it."
-    if console.width < NARROW:
+    if console.width < least:
         for name, *cells in rows:
             _say(name)
-            for key, cell in zip(head[1:], cells, strict=True):
-                _say(f"  {key}: {cell}")
+            values = [f"{key}: {cell}" for key, cell in zip(head[1:], cells, strict=True)]
+            for line in values if console.width < NARROW else [", ".join(values)]:
+                _say(f"  {line}")
         _say(footer)
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))

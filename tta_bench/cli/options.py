@@ -63,8 +63,9 @@ _IN_PROCESS = "adapt in this process instead of a worker: for debuggers, without
 _METHODS = "methods, in row order (default: the suite's)"
 _TASKS = "run only these tasks of the suite (default: all)"
 _MODEL = (
-    "a name from `list models`, a timm tag, TAG=FILE (a timm model with weights from a local .safetensors, .pth or "
-    "AugReg .npz file), or a .safetensors file written by train-source (default: the suite's)"
+    "a name from `list models`, a timm tag, TAG=FILE (a timm model with weights from a local .safetensors, .pth, .bin "
+    "or AugReg .npz file), hf_hub:OWNER/NAME (a timm model of the Hugging Face hub), or a .safetensors file written by "
+    "train-source (default: the suite's)"
 )
 _SET = "a method setting, as in METHOD.lr=0.01; repeatable"
 _SEEDS = "seeds of the stream order, one run each (default: the suite's)"

@@ -59,10 +59,14 @@ def source_row(paper: str, suite: str, task: str) -> SourceRow | None:
 def judge(task: str, hits: int, images: int, row: SourceRow, mean: tuple[float, ...]) -> str | None:
     """Compare with the published accuracy; a difference beyond chance gets a sentence with its likely cause."""
     measured, expected = hits / images, row.published.accuracy / 100
-    chance = SIGMAS * math.sqrt(expected * (1 - expected) / images) + SLACK
-    if abs(measured - expected) <= chance:
+    if may_be_chance(measured, expected, images):
         return None
     return (
         f"Source scores {100 * measured:.1f} % on the first {images} images of {task}, "
         f"the paper reports {100 * expected:.1f} %: {row.likely_cause(measured, mean)}"
     )
+
+
+def may_be_chance(measured: float, expected: float, images: int) -> bool:
+    """Whether the accuracy on a sample of this many images may differ so much from that on all of them."""
+    return abs(measured - expected) <= SIGMAS * math.sqrt(expected * (1 - expected) / images) + SLACK
