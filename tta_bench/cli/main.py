@@ -25,6 +25,7 @@ from tta_bench.cli import (
     train_source,
     tune,
     verify,
+    work,
 )
 from tta_bench.errors import UserError, clean
 from tta_bench.system import terminated_as_interrupted
@@ -77,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
         figure,
         timing,
         profile,
+        work,
     ):
         verb.add(verbs)
     return top
