@@ -12,7 +12,7 @@ from tta_bench import plugins
 from tta_bench.engines.base import Engine, Options
 from tta_bench.plugins import Group
 
-__all__ = ["Engine", "Options", "engine", "engines"]
+__all__ = ["Engine", "Options", "engine_class", "engines"]
 
 
 @cache
@@ -21,7 +21,7 @@ def engines() -> Group:
     return Group("engine", plugins.claims("engine"))
 
 
-def engine(name: str, options: Options) -> Engine:
-    """An engine by its name, ready to submit; UserError if it cannot work here or with these options."""
+def engine_class(name: str) -> type[Engine]:
+    """An engine by its name."""
     cls: type[Engine] = engines().load_class(name, Engine)
-    return cls(options)
+    return cls

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from tta_bench.engines import Options, engine
+from tta_bench.engines import Options, engine_class, engines
 from tta_bench.engines.coordinate import Coordinator, Lost
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.tickets import Hints
@@ -17,16 +18,20 @@ from tta_bench.runs.listing import Watcher, finished
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec
 
-LOCAL = "local"
+OPTIONS = {"gpus": "--gpus", "submit": "--slurm", "gpus_per_cell": "--gpus-per-cell", "address": "=ADDRESS"}
 
 
 class Session:
     """One command's use of an engine."""
 
     def __init__(self, name: str, options: Options, retries: int = 2) -> None:
-        name, _, address = name.partition("=")
-        self.name = name
-        self.engine = engine(name, replace(options, address=address) if address else options)
+        self.name, _, address = name.partition("=")
+        options = replace(options, address=address) if address else options
+        cls = engine_class(self.name)
+        for field, option in OPTIONS.items():
+            if getattr(options, field) and field not in cls.accepts:
+                raise UserError(f"{option} does not apply to --on {self.name}{_home(field)}")
+        self.engine = cls(options)
         self.retries = retries
         self._hints = Hints()
 
@@ -67,3 +72,13 @@ class Session:
 
     def __exit__(self, *failure: object) -> None:
         self.engine.close()
+
+
+def _home(field: str) -> str:
+    """Which engines an option is for."""
+    found = []
+    for name in engines().names():
+        with suppress(UserError):  # an engine of a broken package
+            if field in engine_class(name).accepts:
+                found.append(name)
+    return f": use --on {' or '.join(found)}" if found else ""

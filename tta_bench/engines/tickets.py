@@ -87,7 +87,11 @@ def tickets(requests: Sequence[CellSpec], hints: Hints, records: Iterable[Record
 
 
 def _passes(text: str) -> float:
-    """The number in "2 forwards, 1 backward"; a range counts with its first number."""
-    found = re.findall(r"(\d+)(?: to \d+)? (forward|backward)", text)
-    total = sum(float(count) * (BACKWARD if kind == "backward" else 1.0) for count, kind in found)
-    return total + BACKWARD * text.count("forward and backward") or UNKNOWN
+    """The sum of what a method says, as in "1 forward and backward; 1 of each for reliable samples"."""
+    total = 0.0
+    for part in re.split(r"[;,]", text):
+        count = re.search(r"\d+", part)
+        is_both = re.search(r"\d+ of each", part) is not None
+        forwards, backwards = "backward" not in part or "forward" in part, is_both or "backward" in part
+        total += (float(count[0]) if count else 0.0) * (forwards + BACKWARD * backwards)
+    return total or UNKNOWN

@@ -158,6 +158,7 @@ def stopping() -> Iterator[threading.Event]:
         asked.set()
 
     def drop(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # schedulers repeat it, and dropping a cell cleanly takes a moment
         raise Stopped(signal.Signals(number).name)
 
     before = signal.signal(signal.SIGUSR1, finish), signal.signal(signal.SIGTERM, drop)
