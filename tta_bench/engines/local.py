@@ -127,7 +127,7 @@ def refuse_missing_gpus(gpus: Sequence[int]) -> None:
     """Refuse GPUs that this machine does not have, as far as is known without torch."""
     there = sorted(int(path.name.removeprefix("nvidia")) for path in Path("/dev").glob("nvidia[0-9]*"))
     missing = [str(gpu) for gpu in gpus if gpu not in there]
-    if missing and sys.platform == "linux":
+    if missing:
         has = ", ".join(map(str, there)) or "none"
         raise UserError(f"--gpus {','.join(map(str, gpus))}: this machine has no GPU {missing[0]} (GPUs: {has})")
 
@@ -198,13 +198,12 @@ def _line(channel: IO[bytes] | None) -> dict[str, Any] | None:
 
 def _started(pid: int) -> str:
     """When a process started, as its system counts it: tells it from a later one with its number. Empty if gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    if Path("/proc/self/stat").exists():
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return ""
         return "" if fields[0] == "Z" else fields[19]
-    except OSError:
-        pass
-    if sys.platform == "linux":
-        return ""
     done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
     return done.stdout.strip()
 
