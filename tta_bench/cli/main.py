@@ -20,11 +20,13 @@ from tta_bench.cli import (
     profile,
     report,
     run,
+    status,
     suite,
     timing,
     train_source,
     tune,
     verify,
+    work,
 )
 from tta_bench.errors import UserError, clean
 from tta_bench.system import terminated_as_interrupted
@@ -33,6 +35,7 @@ EXAMPLES = """\
 examples:
   tta-bench run                                     compare methods on the embedded suite: no download, no GPU
   tta-bench run --methods sar,dpal --suite imagenet-c-5 --data-root /data
+  tta-bench run --jobs 2                            two cells at a time; see docs/clusters.md for GPUs and Slurm
   tta-bench check --suite demo                      find problems before a run
   tta-bench report results/runs/demo                rebuild the tables from the records
   tta-bench report results/runs/demo --where limit=none          select records if a folder mixes limits
@@ -64,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(title="commands", dest="verb", required=True, metavar="COMMAND", parser_class=Parser)
     for verb in (
         run,
+        status,
         report,
         compare,
         verify,
@@ -77,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
         figure,
         timing,
         profile,
+        work,
     ):
         verb.add(verbs)
     return top

@@ -18,6 +18,7 @@ from tta_bench.report.names import columns
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.spec import CellSpec
 
+MOST_BARS = 16  # more do not fit on a screen
 LINE_EVERY = 30.0  # seconds: a slow job shows that it is alive
 
 
@@ -135,6 +136,23 @@ class RunWatcher(Watcher):
         """Remove moving parts from the screen."""
 
 
+class WorkerBar(Watcher):
+    """The bar of one of several workers."""
+
+    def __init__(self, bars: Progress) -> None:
+        self.bars = bars
+        self.bar = bars.add_task("", total=None, note="", visible=False)
+
+    def on_start(self, spec: CellSpec, images: int) -> None:
+        self.bars.reset(self.bar, description=f"{spec.label} on {spec.name}", total=images, note="", visible=True)
+
+    def on_batch(self, images: int, accuracy: float) -> None:
+        self.bars.update(self.bar, completed=images, note=f"{100 * accuracy:.1f} %")
+
+    def on_worker_end(self) -> None:
+        self.bars.remove_task(self.bar)
+
+
 class LiveWatcher(RunWatcher):
     """The table as far as it is known, above bars for all cells and for the current one."""
 
@@ -197,6 +215,9 @@ class LiveWatcher(RunWatcher):
     def say(self, record: Record) -> None:
         if record.status != "done":  # the table shows the others
             super().say(record)
+
+    def of_worker(self, number: int) -> Watcher:
+        return WorkerBar(self.bars) if len(self.bars.tasks) < MOST_BARS else Watcher()
 
     def stop(self) -> None:
         self.live.stop()

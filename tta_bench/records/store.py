@@ -9,6 +9,7 @@
 <folder>/claims/<key>.lock        a cell that some process is running
 <folder>/known/<process>.jsonl    keys of cells, to list what is left without building anything; safe to delete
 <folder>/prepared/<digest>.…      what methods learned from source images; safe to delete
+<folder>/jobs/<job>/…             what engines are given, and the progress of their workers (engines/job.py)
 <folder>/report/…                 tables made from the records
 
 Many processes may share one folder: every file has one writer and is not changed once written.
@@ -166,6 +167,11 @@ class Store:
         path = self._path(cell, ".json")
         return read_record(path) if path.exists() else None
 
+    def find_slug(self, slug: str) -> Record | None:
+        """The record of the cell with this slug, if it exists."""
+        path = self.cells / f"{slug}.json"
+        return read_record(path) if path.exists() else None
+
     def records(self) -> list[Record]:
         """All records, in the order of tasks and methods of the newest command."""
         tasks, methods = self._orders()
@@ -251,6 +257,19 @@ class Store:
                 # A process that locks the removed file finds the record, so the cell never runs twice.
                 path.unlink(missing_ok=True)
             lock.release()
+
+    def is_claimed(self, key: str) -> bool:
+        """Whether a process runs the cell with this key."""
+        from filelock import FileLock, Timeout
+
+        path = self.folder / "claims" / f"{key}.lock"
+        if not path.exists():
+            return False
+        try:
+            with FileLock(path, timeout=0):
+                return False
+        except Timeout:
+            return True
 
     def _orders(self) -> tuple[list[str], list[str]]:
         """Names of tasks and methods, those of the newest command first."""

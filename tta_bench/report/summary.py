@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tta_bench.papers.answers import BASELINE
-from tta_bench.report.costs import paired, times_other
+from tta_bench.report.costs import paired, times_other, with_comparable_times
 from tta_bench.report.differences import BETTER, WORSE, Difference, difference
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
@@ -20,7 +20,7 @@ def summary(comparison: Comparison, runs: Runs) -> list[str]:
     if base is None or not others:
         return []
     found = [difference(comparison, base.label, row.label, runs) for row in others]
-    return [_gains(found, base.label), _losses(found, base.label), _costs(others, base)]
+    return [_gains(found, base.label), _losses(found, base.label), _costs(others, base, comparison)]
 
 
 def _gains(found: Sequence[Difference], base: str) -> str:
@@ -52,8 +52,9 @@ def _losses(found: Sequence[Difference], base: str) -> str:
     return f"{gain} and harms in {len(falls)}: {', '.join(named)}{more}."
 
 
-def _costs(others: Sequence[Row], base: Row) -> str:
-    ratios = [(times_other(paired(row.done, base.done)), row.label) for row in others]
+def _costs(others: Sequence[Row], base: Row, comparison: Comparison) -> str:
+    timed = {row.label: row.done for row in with_comparable_times(comparison).rows}
+    ratios = [(times_other(paired(timed.get(r.label, []), timed.get(base.label, []))), r.label) for r in others]
     known = sorted((ratio, label) for ratio, label in ratios if ratio is not None)
     if not known:
         return f"Times relative to {base.label} are not known."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,9 +38,19 @@ class Launch:
 
 
 def launch(
-    suite: Suite, choices: Choices, site: Site, folder: Path, *, command: list[str], fresh: bool = False
+    suite: Suite,
+    choices: Choices,
+    site: Site,
+    folder: Path,
+    *,
+    command: list[str],
+    fresh: bool = False,
+    check: Callable[[list[CellSpec], Site], Binder | None] | None = None,
 ) -> Launch:
-    """Check a run and create its folder; with `fresh`, an old folder is moved aside first."""
+    """Check a run and create its folder; with `fresh`, an old folder is moved aside first.
+
+    `check` refuses wrong data, weights or settings; by default this process does so, and keeps what it has loaded.
+    """
     requests = specs(suite, choices)
     place = None
     damaged: list[Path] = []
@@ -47,7 +58,7 @@ def launch(
         stores.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if fresh or len(finished(requests, site, Store(folder))) < len(requests):
-        place = _checked(requests, site)  # before an old folder is moved, or a new one made
+        place = (check or _checked)(requests, site)  # before an old folder is moved, or a new one made
     old = Store(folder).set_aside() if fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))

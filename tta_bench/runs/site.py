@@ -33,8 +33,9 @@ class Site:
 
     def device_stamp(self) -> str:
         """A stamp that changes when another kind of device would be picked, as far as is known without torch."""
-        gpus = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
-        return f"{self.device} {sys.platform} {gpus} {os.environ.get('CUDA_VISIBLE_DEVICES')}"
+        has_gpus = any(Path("/dev").glob("nvidia[0-9]*"))
+        hides_them = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # a worker sees one of several GPUs
+        return f"{self.device} {sys.platform} {has_gpus and not hides_them}"
 
 
 def refuse_unwritable_cache(cache: Path) -> None:
