@@ -10,7 +10,7 @@ export GOMP_SPINCOUNT ?= 10000
 .PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits figures results results-digits wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
-	$(BIN)/tta-bench run
+	$(BIN)/tta-bench run --jobs 2
 
 # Two processes with one thread each halve the time on two cores; tests of one file share a process.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
