@@ -104,13 +104,17 @@ class Store:
         """The folder for tables; UserError if it leads elsewhere."""
         return folder_below(self.folder, "report")
 
+    def refuse_running(self) -> None:
+        """Refuse a folder in which some process is running cells."""
+        if busy := sum(map(_is_locked, self.claims.glob("*.lock"))):
+            cells = f"{busy} cell{'s'[: busy > 1]}"
+            raise UserError(f"another process is running {cells} in {self.folder}: stop it before --fresh")
+
     def set_aside(self) -> Path | None:
         """Move an old folder aside for a fresh start; deletes nothing. Refused while a process runs cells in it."""
         if not self.folder.exists():
             return None
-        if busy := sum(map(_is_locked, self.claims.glob("*.lock"))):
-            cells = f"{busy} cell{'s'[: busy > 1]}"
-            raise UserError(f"another process is running {cells} in {self.folder}: stop it before --fresh")
+        self.refuse_running()
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         target = self.folder.with_name(f"{self.folder.name}.old-{stamp}")
         number = 1

@@ -55,7 +55,9 @@ def launch(
     requests = specs(suite, choices)
     place = None
     damaged: list[Path] = []
-    if not fresh:
+    if fresh:
+        Store(folder).refuse_running()
+    else:
         stores.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if fresh or len(finished(requests, site, Store(folder))) < len(requests):
