@@ -16,8 +16,10 @@ from tests.works import CPU, requests
 from tta_bench.models import published
 from tta_bench.models.source import SourceModel
 from tta_bench.papers.answers import SourceRow, source_row
-from tta_bench.papers.paper import PaperTable, Published
+from tta_bench.papers.paper import PaperTable, Published, load
 from tta_bench.records.store import Store
+from tta_bench.report.comparable import why_not
+from tta_bench.report.rows import Row
 from tta_bench.report.runs import Runs
 from tta_bench.runs import tripwire
 from tta_bench.runs.bind import Binder
@@ -144,3 +146,20 @@ def test_every_source_model_is_tried_on_its_own_task(tmp_path: Path, monkeypatch
         "weights of contrast": "contrast",
         "weights of brightness": "brightness",
     }
+
+
+def test_other_weights_than_the_papers_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the rule of `report --paper`, which says that their numbers are not comparable."""
+    table = PaperTable(suites=("small",), model="the paper's model", source_below="too bad")
+    monkeypatch.setattr(tripwire, "source_row", lambda paper, suite, task: SourceRow(Published(99.9), table))
+    (tmp_path / "small.yaml").write_text(SMALL + "paper: dpal\n")
+    specs = requests(tmp_path / "small.yaml", methods=("source",))
+    assert list(tripwire.suspicions(specs, Binder(CPU)).values()) == [""]
+    record = make_record("source", model="digits-vit")
+    assert "other weights: digits-vit" in why_not(Row("source", (record,)), load("dpal"), table)[0]
+
+
+def test_a_suite_that_borrows_a_name_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expecting(monkeypatch, contrast=99.9)
+    (tmp_path / "small.yaml").write_text(SMALL.replace("name: small", "name: imagenet-c-5") + "paper: dpal\n")
+    assert tripwire.suspicions(requests(tmp_path / "small.yaml", methods=("source",)), Binder(CPU)) == {}

@@ -6,7 +6,12 @@ The command line prints the line of an error and exits with status 2.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+# What a run needs and a light install leaves out (requirements-report.txt), by the names of their modules.
+LEFT_OUT = ("PIL", "huggingface_hub", "scipy", "sklearn", "timm", "torch", "torchvision")
 
 
 class UserError(Exception):
@@ -15,6 +20,14 @@ class UserError(Exception):
 
 class UnmatchedStreams(UserError):
     """Rows of one table did not see the same images in the same order."""
+
+
+class MissingPackage(UserError):
+    """A package is missing that reading results does without."""
+
+
+class RunStopped(UserError):
+    """Nothing is wrong with a method, but the run cannot go on; finished cells are kept, the same command resumes."""
 
 
 class CellFailed(Exception):
@@ -48,3 +61,24 @@ def clean(text: str) -> str:
     """Text in one line without control characters: a name from a file must not move the cursor."""
     line = " ".join(text.split())
     return line if line.isprintable() else "".join(char if char.isprintable() else "�" for char in line)
+
+
+@contextmanager
+def needs_packages() -> Iterator[None]:
+    """Where an import fails in this block because the install is a light one, say what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in LEFT_OUT:
+            raise
+        raise _missing(error.name) from error
+
+
+def require(package: str) -> None:
+    """Refuse to start what needs a package that a light install leaves out; imports nothing."""
+    if find_spec(package) is None:
+        raise _missing(package)
+
+
+def _missing(package: str) -> MissingPackage:
+    return MissingPackage(f"this needs {package}, which is not installed: pip install tta-bench (without --no-deps)")

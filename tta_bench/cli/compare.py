@@ -27,8 +27,10 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.report import differences, render
     from tta_bench.report.choose import comparison
     from tta_bench.report.runs import Runs
-    from tta_bench.report.write import write_difference
+    from tta_bench.report.write import check_folder, write_difference
 
+    if args.out:
+        check_folder(args.out)
     runs = Runs(args.dirs)
     rows = comparison(runs.records, args.where)
     found = differences.difference(rows, args.a, args.b, runs)

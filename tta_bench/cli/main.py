@@ -10,26 +10,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import tta_bench
-from tta_bench.cli import (
-    check,
-    compare,
-    figure,
-    inspect_,
-    list_,
-    make_corrupted,
-    profile,
-    report,
-    run,
-    status,
-    suite,
-    timing,
-    train_source,
-    tune,
-    verify,
-    work,
-)
-from tta_bench.errors import UserError, clean
-from tta_bench.system import terminated_as_interrupted
+from tta_bench.errors import UserError, clean, needs_packages
+from tta_bench.system import interruptible
 
 EXAMPLES = """\
 examples:
@@ -44,7 +26,7 @@ examples:
   tta-bench figure results/runs/demo pareto                      plot accuracy against cost
   tta-bench inspect --method dpal --tasks fog,contrast           record attention and features for figures
 
-exit status: 0 success, 1 a cell or a check failed, 2 invalid input, 130 interrupted
+exit status: 0 success, 1 a cell or a check failed, 2 invalid input or unusable files, 130 interrupted
 """
 
 
@@ -57,6 +39,25 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line; building it imports nothing heavy."""
+    from tta_bench.cli import (
+        check,
+        compare,
+        figure,
+        inspect_,
+        list_,
+        make_corrupted,
+        profile,
+        report,
+        run,
+        status,
+        suite,
+        timing,
+        train_source,
+        tune,
+        verify,
+        work,
+    )
+
     top = Parser(
         prog="tta-bench",
         description="Compare test-time adaptation methods fairly: same weights, same images, same order.",
@@ -104,22 +105,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(channel, io.TextIOWrapper):
             channel.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
     arguments = list(sys.argv[1:] if argv is None else argv)
-    _refuse_empty(arguments)
-    args = parser().parse_args(arguments)
-    args.command = ["tta-bench", *arguments]
+    verb = ""
     try:
-        with terminated_as_interrupted():
-            status: int = args.action(args)
+        with interruptible(), needs_packages():
+            _refuse_empty(arguments)
+            args = parser().parse_args(arguments)
+            args.command = ["tta-bench", *arguments]
+            verb = args.verb
+            result: int = args.action(args)
+            sys.stdout.flush()
     except UserError as error:
         print(f"tta-bench: error: {clean(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("tta-bench: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of a pipe, such as `head`, has closed it
-        sys.stderr.close()
-        return 0
-    return status
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python flushes what is left
+        return 1 if verb == "run" else 0  # a run that was cut short is no success
+    return result
 
 
 if __name__ == "__main__":

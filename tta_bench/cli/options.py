@@ -155,6 +155,10 @@ def _literal(width: int | None = None) -> Console:
         def print(self, *objects: Any, **kwargs: Any) -> None:
             super().print(*(_harmless(one) if isinstance(one, str) else one for one in objects), **kwargs)
 
+        def on_broken_pipe(self) -> None:
+            """Leave it to `main`: rich would exit with status 1."""
+            raise BrokenPipeError
+
     return Literal(highlight=False, markup=False, emoji=False, width=width)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tta_bench.cli import engines, options
 from tta_bench.cli.options import RUNS
+from tta_bench.errors import RunStopped, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,6 +70,10 @@ def _run(session: Session | None, ready: Launch, folder: Path, console: Console)
                 soft_wrap=True,
             )
             return 130
+        except RunStopped as error:
+            watcher.stop()
+            saved = f"{watcher.finished} of {len(ready.requests)} cells are saved in {folder}"
+            raise UserError(f"{error}; {saved}: run the same command again to resume") from error
     watcher.say_reused("use --fresh to run them again")
     for cell in lost:
         console.print(f"{cell}", style="bold red", soft_wrap=True)

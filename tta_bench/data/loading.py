@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from tta_bench.data.images import ArrayImages, ImageSet
-from tta_bench.errors import UserError
+from tta_bench.errors import RunStopped, UserError
 from tta_bench.system import cores
 
 Indices = NDArray[np.int64]
@@ -137,7 +137,7 @@ def _from_workers(images: ImageSet, plan: list[Indices], workers: int) -> Batche
     except RuntimeError as error:
         if "killed by signal" in str(error) or "exited unexpectedly" in str(error):
             reason = str(error).splitlines()[0]
-            raise UserError(
+            raise RunStopped(
                 f"a process that reads images died ({reason}): memory may be too small, try fewer --workers"
             ) from error
         raise

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from tta_bench.annotations import Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
@@ -52,6 +51,8 @@ class ArrayFile:
         pixels = _map(self.file)[self.rows[indices]]
         if self.view is None:
             return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+        from PIL import Image
+
         return np.stack([self.view(Image.fromarray(image)) for image in pixels])
 
 

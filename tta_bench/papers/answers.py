@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tta_bench.papers.paper import Paper, PaperTable, Published, load
+from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
 
 BASELINE = "source"  # the unadapted model's row
@@ -27,6 +28,24 @@ def own_table(suite: Suite | None) -> PaperTable | None:
 def _only_table(paper: Paper, suite: str) -> PaperTable | None:
     tables = paper.tables_of([suite])
     return tables[0] if len(tables) == 1 else None
+
+
+def shipped_suite(name: str, kind: object, tasks: tuple[str, ...]) -> Suite | None:
+    """The suite of this name if it ships with tta-bench; a user's own suite of the same name is another."""
+    if name not in suites.names():
+        return None
+    found = suites.load(name)
+    return found if found.data.get("kind") == kind and set(tasks) <= set(found.tasks) else None
+
+
+def is_anothers(name: str, kind: object, tasks: tuple[str, ...]) -> bool:
+    """Whether a suite only has the name of one that ships with tta-bench: published numbers are not for it."""
+    return name in suites.names() and shipped_suite(name, kind, tasks) is None
+
+
+def other_weights(table: PaperTable, model: str) -> str:
+    """Why numbers of a model must not be compared with a table's; empty if they may."""
+    return f"other weights: {model}, the paper's are {table.model}" if table.model and model != table.model else ""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench import parse, validate
-from tta_bench.errors import UserError
+from tta_bench.errors import RunStopped, UserError
 from tta_bench.files import create_whole, folder_below, now, process_name, read_whole, remove_leftovers, write_whole
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions, digest
@@ -64,6 +64,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.cells = folder / "cells"
+        self.claims = folder / "claims"
         self.commands = folder / "commands"
         self.known = folder / "known"
         self.prepared = folder / "prepared"
@@ -80,7 +81,7 @@ class Store:
             store.cells.mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=store.cells):
                 pass
-            for place in (folder, store.cells, store.commands, store.prepared):
+            for place in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
                 remove_leftovers(place)
         except OSError as error:
             raise UserError(
@@ -103,10 +104,17 @@ class Store:
         """The folder for tables; UserError if it leads elsewhere."""
         return folder_below(self.folder, "report")
 
+    def refuse_running(self) -> None:
+        """Refuse a folder in which some process is running cells."""
+        if busy := sum(map(_is_locked, self.claims.glob("*.lock"))):
+            cells = f"{busy} cell{'s'[: busy > 1]}"
+            raise UserError(f"another process is running {cells} in {self.folder}: stop it before --fresh")
+
     def set_aside(self) -> Path | None:
-        """Move an old folder aside for a fresh start; deletes nothing."""
+        """Move an old folder aside for a fresh start; deletes nothing. Refused while a process runs cells in it."""
         if not self.folder.exists():
             return None
+        self.refuse_running()
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         target = self.folder.with_name(f"{self.folder.name}.old-{stamp}")
         number = 1
@@ -129,7 +137,8 @@ class Store:
         """Save a command, and the order of its tasks and methods for reports."""
         content = Command(now(), tuple(command), tuple(tasks), tuple(methods))
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
-        write_whole(self.commands / f"{stamp}-{process_name()}.json", _json(asdict(content)))
+        with self._writing():
+            write_whole(self.commands / f"{stamp}-{process_name()}.json", _json(asdict(content)))
 
     def past_commands(self) -> list[Command]:
         """The commands that ran in this folder, oldest first."""
@@ -143,10 +152,11 @@ class Store:
         """Save a warning for each of these weights; an empty text removes the warning."""
         for weights, warning in found.items():
             file = self._warning_file(weights)
-            if warning:
-                write_whole(file, f"{warning}\n".encode())
-            else:
-                file.unlink(missing_ok=True)
+            with self._writing():
+                if warning:
+                    write_whole(file, f"{warning}\n".encode())
+                else:
+                    file.unlink(missing_ok=True)
 
     def warnings(self) -> dict[str, str]:
         """The saved warnings, by the hash of the weights."""
@@ -155,11 +165,12 @@ class Store:
 
     def save(self, record: Record, predictions: Predictions | None) -> Record:
         """Save a record; predictions come first, so that every record on disk has them."""
-        if predictions is not None:
-            content = predictions.to_bytes()
-            write_whole(self.prediction_file(record.cell), content)
-            record = replace(record, predictions=digest(content))
-        write_whole(self._path(record.cell, ".json"), record.to_bytes())
+        with self._writing():
+            if predictions is not None:
+                content = predictions.to_bytes()
+                write_whole(self.prediction_file(record.cell), content)
+                record = replace(record, predictions=digest(content))
+            write_whole(self._path(record.cell, ".json"), record.to_bytes())
         return record
 
     def find(self, cell: Cell) -> Record | None:
@@ -222,13 +233,27 @@ class Store:
 
     def _aside(self, record: Path) -> list[Path]:
         home = self.folder / "damaged"
-        home.mkdir(exist_ok=True)
         moved = []
-        for path in (record, record.with_suffix(".npy")):
-            names = (home / (path.name if number == 0 else f"{path.name}.{number}") for number in count())
-            if path.exists():
-                moved.append(path.rename(next(name for name in names if not name.exists())))
+        with self._writing():
+            home.mkdir(exist_ok=True)
+            for path in (record, record.with_suffix(".npy")):
+                names = (home / (path.name if number == 0 else f"{path.name}.{number}") for number in count())
+                if path.exists():
+                    moved.append(path.rename(next(name for name in names if not name.exists())))
         return moved
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Stop the run where the folder cannot be written; never create it again without its manifest."""
+        if not self.manifest.exists():
+            raise UserError(
+                f"{self.folder} was moved or deleted while a run was writing to it: "
+                f"move it back, then run the same command again to resume"
+            )
+        try:
+            yield
+        except OSError as error:
+            raise RunStopped(f"{self.folder} cannot be written ({error.strerror})") from error
 
     def record_files(self) -> list[Path]:
         """The files of all records, readable or not."""
@@ -242,11 +267,12 @@ class Store:
         """
         from filelock import FileLock, Timeout
 
-        path = self.folder / "claims" / f"{cell.key}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = self.claims / f"{cell.key}.lock"
         lock = FileLock(path)
         try:
-            lock.acquire(timeout=0)
+            with self._writing():
+                path.parent.mkdir(exist_ok=True)
+                lock.acquire(timeout=0)
         except Timeout:
             yield False
             return
@@ -322,6 +348,19 @@ def refuse_unfit(folder: Path, suite: str) -> None:
     there = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())
     if not (there.is_dir() and os.access(there, os.W_OK)):
         raise UserError(f"output folder {folder} cannot be written ({there}): choose another --out")
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds this lock; the system releases those of dead processes."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # the folder cannot be written, which moving it aside reports
+        return False
 
 
 def _rank(name: str, order: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -15,6 +16,7 @@ from tta_bench.report.values import FAILED, Table, Value
 
 IMAGES = 50_000  # of ImageNet's validation set, and of most published time tables
 MIXED = "Times were measured under different conditions"
+SLOW_TIMES, SLOW_SECONDS = 5.0, 1.0  # a first batch is noted if it takes so many times the median, and so much more
 COLUMNS = ("seconds", "ms/image", "× Source", "min/50k", "forwards/image", "backwards/image", "peak MiB", "prepare s")
 
 
@@ -28,6 +30,7 @@ def time_table(comparison: Comparison) -> Table:
         *(f"Measured on {machine}." for machine in machines_of(timed)),
         *_left_out(comparison, timed),
         f"seconds: all of `adapt`, per seed; {_steady_note(timed)}",
+        _slow_note(timed),
         extrapolated(timed),
         *_memory_note(comparison),
     ]
@@ -97,6 +100,30 @@ def _steady_note(comparison: Comparison) -> str:
         return "ms/image: of the streams' only batch, warm-up included."
     alone = "; streams of one batch count with their warm-up" if any(short) else ""
     return f"ms/image: without each stream's first batch (warm-up){alone}."
+
+
+def slow_first_batch(record: Record) -> float | None:
+    """How many times the median of the others a stream's first batch took, if that is far more; else None.
+
+    A compiler, a cache that fills or work that a method puts off until the clock is not looked at: ms/image hides it.
+    """
+    first, *others = record.batch_seconds or [0.0]
+    usual = statistics.median(others) if others else math.inf
+    is_slow = first > SLOW_TIMES * usual and first - usual > SLOW_SECONDS
+    return first / max(usual, 1e-6) if is_slow else None
+
+
+def _slow_note(comparison: Comparison) -> str:
+    """Rows whose first batch is far slower than the others, each with its worst stream."""
+    found = []
+    for row in comparison.rows:
+        times = {slow: record for record in row.done if (slow := slow_first_batch(record)) is not None}
+        if times:
+            worst = times[max(times)]
+            found.append(f"{row.label} {worst.batch_seconds[0]:.1f} s on {worst.cell.name}, {max(times):.0f} times")
+    if not found:
+        return ""
+    return f"WARNING first batch far slower than the others, and left out of ms/image: {'; '.join(found)} their median."
 
 
 def seconds_per_seed(records: Sequence[Record]) -> float:

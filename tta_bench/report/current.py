@@ -60,7 +60,7 @@ def _method_code(method: str) -> str:
 @cache
 def _data_code(name: object) -> str:
     try:
-        from tta_bench.datasets import kind, kinds  # needs Pillow, which a table mostly does not
+        from tta_bench.datasets import kind, kinds
 
         return code_hash(kind(str(name)).code, kinds().packages())
     except (UserError, ImportError):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -50,6 +50,7 @@ class Comparison:
     tasks: tuple[str, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # labels of other groups: the `--where` that shows them
 
     @cached_property
     def records(self) -> list[Record]:

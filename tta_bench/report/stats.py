@@ -17,10 +17,10 @@ from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from tta_bench.data.seeding import seed_of
 from tta_bench.measure.ratio import small_sample_factor
+from tta_bench.measure.student import sign_test, t_below, t_quantile
 from tta_bench.report.serial import Spread, block_length, block_sums, levelled, spread_of_sum
 
 LEVEL = 0.95
@@ -106,13 +106,13 @@ def estimate(streams: Sequence[Blocks], replicates: int = REPLICATES) -> Estimat
     freedom = apart**2 / sum(part**2 / blocks.freedom for part, blocks in zip(parts, streams, strict=True))
     error = math.sqrt(variance)
     tail = (1 - LEVEL) / 2
-    reach = np.array([stdtrit(freedom, tail), stdtrit(freedom, 1 - tail)]) * error
+    reach = np.array([t_quantile(freedom, tail), t_quantile(freedom, 1 - tail)]) * error
     if replicates:
         drawn = sum((w * blocks.draw(replicates) for w, blocks in zip(weights, streams, strict=True)), np.zeros(1))
         wider = math.sqrt(variance / apart) * small_sample_factor(freedom, tail)
         skewed = np.quantile(drawn, [tail, 1 - tail]) * wider
         reach = np.array([min(reach[0], skewed[0]), max(reach[1], skewed[1])])  # the tails of a few blocks are short
-    p = 2 * float(stdtr(freedom, -abs(difference) / error))
+    p = 2 * t_below(freedom, -abs(difference) / error)
     return Estimate(difference, difference + float(reach[0]), difference + float(reach[1]), p)
 
 
@@ -155,9 +155,7 @@ def images_won(streams: Sequence[Stream]) -> tuple[int, int]:
 
 def mcnemar(only_b: int, only_a: int) -> float:
     """Exact two-sided p of McNemar's test: are the images that only one gets right split evenly?"""
-    from scipy.stats import binomtest  # takes 0.7 s to import, and a report does without
-
-    return float(binomtest(only_b, only_a + only_b).pvalue) if only_a + only_b else 1.0
+    return sign_test(only_b, only_a)
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,15 @@ def check_formats(formats: Sequence[str]) -> None:
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder for files that cannot be one, before anything is shown; creates nothing."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"--out {folder}: {there} is a file, expected a folder")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"--out {folder} cannot be written: choose another --out")
 
 
 def _table_files(tables: dict[str, Table], title: str, formats: Sequence[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import torch
 
 from tta_bench import settings
 from tta_bench.data.images import sample_files
-from tta_bench.errors import CellFailed, UserError, reason
+from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
 from tta_bench.measure import environment
 from tta_bench.measure.process import restored
@@ -132,6 +132,8 @@ class Cells:
         limit = self._place.site.time_limit or self._source_seconds.limit(work.cell)
         try:
             return run_at(work, self._place, self._watcher.on_batch, limit)
+        except RunStopped:  # not the method's fault, so this cell has not failed
+            raise
         except (Exception, SystemExit) as error:  # a method may raise anything; the other cells continue
             is_expected = isinstance(error, (CellFailed, UserError))
             record = Record(

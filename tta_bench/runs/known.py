@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -61,9 +62,10 @@ class Known:
         if self._entries.get(spec.digest) == entry:
             return
         self._entries[spec.digest] = entry
-        self._folder.mkdir(exist_ok=True)
-        with (self._folder / f"{process_name()}.jsonl").open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        with suppress(OSError):  # a full disk, for example: saving the record reports it
+            self._folder.mkdir(exist_ok=True)
+            with (self._folder / f"{process_name()}.jsonl").open("a") as file:
+                file.write(json.dumps(entry) + "\n")
 
 
 def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | None:

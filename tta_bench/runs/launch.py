@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tta_bench.errors import require
 from tta_bench.records import store as stores
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -54,7 +55,9 @@ def launch(
     requests = specs(suite, choices)
     place = None
     damaged: list[Path] = []
-    if not fresh:
+    if fresh:
+        Store(folder).refuse_running()
+    else:
         stores.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if fresh or len(finished(requests, site, Store(folder))) < len(requests):
@@ -68,6 +71,7 @@ def launch(
 
 def _checked(requests: list[CellSpec], site: Site) -> Binder:
     """A binder whose site has everything that is requested."""
+    require("torch")
     workers = Workers()
     if not site.in_process:
         workers.warm_up()  # it imports torch while this process does

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,7 +59,8 @@ class Prepared:
         plain = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in state.items()}
         self._kept[name] = plain, cost
         if self._folder is not None:
-            write_whole(self._folder / f"{name}.safetensors", save(plain, {HEADER: json.dumps(asdict(cost))}))
+            with suppress(OSError):  # a full disk, for example: saving the record reports it
+                write_whole(self._folder / f"{name}.safetensors", save(plain, {HEADER: json.dumps(asdict(cost))}))
 
 
 def digest(cell: Cell) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tta_bench.errors import UserError
 from tta_bench.models import published
 from tta_bench.models.published import Published
-from tta_bench.papers.answers import BASELINE, judge, may_be_chance, source_row
+from tta_bench.papers.answers import BASELINE, is_anothers, judge, may_be_chance, other_weights, source_row
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_at
@@ -51,8 +51,10 @@ def suspicions(specs: Sequence[CellSpec], place: Binder) -> dict[str, str]:
 def _by_paper(spec: CellSpec, place: Binder) -> str | None:
     """The verdict by the paper's row for the first task: a warning, or empty; None if the paper has no such row."""
     expected = source_row(spec.paper, spec.suite, spec.tasks[0])
-    if expected is None:
+    if expected is None or is_anothers(spec.suite, spec.data.get("kind"), spec.tasks):
         return None
+    if other_weights(expected.table, place.model(spec).name):  # not comparable, as `report --paper` says
+        return ""
     hits, images = _score(_source_work(spec, place), place)
     return judge(spec.tasks[0], hits, images, expected, place.model(spec).mean) or ""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tta_bench.errors import UserError
 from tta_bench.models import packaged
-from tta_bench.papers.answers import BASELINE, judge, source_row
+from tta_bench.papers.answers import BASELINE, is_anothers, judge, other_weights, source_row
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 from tta_bench.suites import suite as suites
@@ -119,7 +119,13 @@ def _against_paper(record: Record, task: str) -> str | None:
     cell = record.cell
     paper = suites.load(cell.suite).paper if cell.suite in suites.names() else ""
     row = source_row(paper, cell.suite, task) if paper else None
-    if row is None or task not in record.task_top1 or not record.reportable:
+    if (
+        row is None
+        or other_weights(row.table, cell.model)
+        or is_anothers(cell.suite, cell.data.get("kind"), cell.tasks)
+    ):
+        return None
+    if task not in record.task_top1 or not record.reportable:
         return None
     images = record.samples // len(cell.tasks)
     return judge(task, round(record.task_top1[task] * images), images, row, cell.mean) or ""
