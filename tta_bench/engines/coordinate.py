@@ -21,8 +21,6 @@ from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec
 
-POLL = 0.2  # seconds between looks at the journals
-ASK = 2.0  # seconds between questions to the engine, which may be slow to answer
 SILENT = 300.0  # seconds after which a worker that the engine knows nothing about counts as dead
 
 
@@ -59,6 +57,8 @@ class Coordinator:
     hints: Hints
     watcher: Watcher
     retries: int = 2
+    poll: float = 0.2  # seconds between looks at the journals
+    ask: float = 2.0  # seconds between questions to the engine, which may be slow to answer
     workers: list[Worker] = field(default_factory=list)
     ended: dict[str, Record] = field(default_factory=dict)  # records of finished and failed cells, by spec
     tries: Counter[str] = field(default_factory=Counter)  # workers that ended in the middle of a cell, by spec
@@ -68,7 +68,7 @@ class Coordinator:
     barren: int = 0  # workers that died one after the other without finishing a cell
     _requests: dict[str, CellSpec] = field(default_factory=dict)
     _written: dict[str, tuple[str, bool]] = field(default_factory=dict)  # slugs of records that are not read yet
-    _asked: float = -ASK
+    _asked: float = 0.0
 
     def run(self, requests: Sequence[CellSpec]) -> tuple[dict[str, Record], list[Lost]]:
         """Run requests to the end; returns records by the digest of their spec, and what was lost."""
@@ -80,7 +80,7 @@ class Coordinator:
             while self.left():
                 if not self._give_out():
                     break
-                time.sleep(POLL)
+                time.sleep(self.poll)
                 self.follow()
         except BaseException:
             self.cancel()
@@ -107,7 +107,7 @@ class Coordinator:
 
     def follow(self) -> None:
         """Read what workers have written since the last time, and notice those that have ended."""
-        is_time = time.monotonic() - self._asked > ASK
+        is_time = time.monotonic() - self._asked >= self.ask
         states: dict[str, list[str]] = {}
         for worker in self.workers:
             if worker.is_over:
