@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tta_bench.runs.site import data_root
 from tta_bench.streams.scenarios import SCENARIOS, Scenario, scenario_of
 from tta_bench.suites import suite
 
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 
 
 RUNS = Path("results/runs")
-DATA_ROOT: dict[str, Any] = {
-    "type": Path,
-    "metavar": "DIR",
-    "default": os.environ.get("TTA_BENCH_DATA") or None,  # an empty value counts as not set
-    "help": "folder that holds the datasets (default: $TTA_BENCH_DATA); embedded suites need none",
-}
 
 
 def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, methods: bool = True) -> None:
@@ -53,13 +48,20 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how.add_argument("--compile", action="store_true", help="compile the model: slower start, faster batches")
     how.add_argument("--workers", type=whole, metavar="N", help=_WORKERS)
     how.add_argument("--cache", type=Path, metavar="DIR", help=_CACHE)
-    how.add_argument("--data-root", **DATA_ROOT)
+    add_data_root(how)
     how.add_argument("--time-limit", type=seconds, metavar="2h", help=_TIME_LIMIT)
     how.add_argument("--in-process", action="store_true", help=_IN_PROCESS)
 
 
+def add_data_root(parser: argparse._ActionsContainer) -> None:
+    """Where the datasets are: read when the command line is."""
+    default = data_root()
+    parser.add_argument("--data-root", type=Path, metavar="DIR", default=default, help=_DATA_ROOT)
+
+
 _TIME_LIMIT = "longest time for one cell, as 90s, 30m or 2h (default: 50 times Source's, at least 10 minutes)"
 _IN_PROCESS = "adapt in this process instead of a worker: for debuggers, without isolation (or $TTA_BENCH_IN_PROCESS)"
+_DATA_ROOT = "folder that holds the datasets (default: %(default)s; $TTA_BENCH_DATA changes it)"
 _METHODS = "methods, in row order (default: the suite's)"
 _TASKS = "run only these tasks of the suite (default: all)"
 _MODEL = (

@@ -86,6 +86,9 @@ class CifarC(OnDisk):
     def published(self, task: str) -> tuple[int, int]:
         return self.num_classes, PUBLISHED
 
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        return (f"cifar{self.num_classes}-c",)
+
     def seems_there(self, task: str) -> bool:
         return is_file(self._home() / f"{task}.npy")
 

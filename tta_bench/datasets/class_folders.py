@@ -11,6 +11,7 @@ from tta_bench.datasets.imagenet import ImageNetKind, ranks, refuse_unknown_clas
 from tta_bench.datasets.listing import complaint, list_folders, list_names
 from tta_bench.datasets.on_disk import in_folders
 from tta_bench.datasets.transform import Transform
+from tta_bench.download.table import bringing
 from tta_bench.errors import UserError
 
 
@@ -48,6 +49,9 @@ class ClassFolders(ImageNetKind):
 
     def tasks(self) -> Sequence[str]:
         return (Path(self.folder).name,)
+
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        return bringing(self.folder)
 
     def published(self, task: str) -> tuple[int, int]:
         return self._published

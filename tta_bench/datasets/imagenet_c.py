@@ -64,6 +64,11 @@ class ImageNetC(ImageNetKind):
     def published(self, task: str) -> tuple[int, int]:
         return CLASSES, 50_000
 
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        if task is None:
+            return ("imagenet-c",)
+        return [f"imagenet-c-{Path(part).stem}" for part, corruptions in PARTS.items() if task in corruptions]
+
     def open(self, task: str) -> ImageSet:
         home = self._home()
         folder = home / task / str(self.severity)
@@ -74,7 +79,7 @@ class ImageNetC(ImageNetKind):
             return self._from_tar(file, task)
         if has_folder:
             raise UserError(f"{folder}: has no images: expected {self.layout}")
-        raise UserError(f"{folder} is missing: expected {self.layout}")
+        raise UserError(f"{folder} is missing: expected {self.layout}{self.hint(task)}")
 
     def seems_there(self, task: str) -> bool:
         home = self._home()
