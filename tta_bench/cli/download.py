@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     console, root = options.console(), args.data_root
     names = args.names or missing(args.suite, root)
     if not names:
-        console.print(f"{args.suite}: everything is there; `tta-bench check --suite {args.suite}` looks closer")
+        said = f"{args.suite}: everything is there; `tta-bench check --suite {args.suite}` looks closer"
+        console.print(said, soft_wrap=True)
         return 0
     sets = table.find(names)
     pieces = [(entry, file) for entry in sets for file in entry.files]

@@ -148,7 +148,8 @@ def _errors(archive: Path) -> Iterator[None]:
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, NotImplementedError) as error:
-        raise UserError(f"{archive.name}: not a readable archive ({error})") from error
+        why = "neither a tar nor a zip" if "\n" in str(error) else error  # tarfile lists every format it has tried
+        raise UserError(f"{archive.name}: not a readable archive ({why})") from error
     except RuntimeError as error:  # how zipfile reports an encrypted file
         raise UserError(f"{archive.name}: cannot be unpacked ({error})") from error
     except OSError as error:
