@@ -49,7 +49,7 @@ class ArrayFile:
         return repr(self.view)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        pixels = _map(self.file)[self.rows[indices]]
+        pixels = map_images(self.file)[self.rows[indices]]
         if self.view is None:
             return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
         return np.stack([self.view(Image.fromarray(image)) for image in pixels])
@@ -100,7 +100,7 @@ class CifarC(OnDisk):
 
     def open(self, task: str) -> ArrayFile:
         file = self._home() / f"{task}.npy"
-        labels, count = self._labels(), len(_map(file))
+        labels, count = self._labels(), len(map_images(file))
         if count != len(labels) or count % 5:
             raise UserError(f"{file}: {count:,} images, but labels.npy has {len(labels):,}: expected five equal blocks")
         self.refuse_partial(file, None if count == 5 * PUBLISHED else f"{count:,} images, expected {5 * PUBLISHED:,}")
@@ -127,26 +127,31 @@ class CifarC(OnDisk):
                 f"{need}: put the original test images, in the order of labels.npy, as bytes of shape "
                 f"(10000, 32, 32, 3) into {file}"
             )
-        labels, count = self._labels(), len(_map(file))
+        labels, count = self._labels(), len(map_images(file))
         if 5 * count != len(labels):
             raise UserError(f"{file}: {count:,} images, expected {len(labels) // 5:,}, as many as a severity has")
         ids = [f"original/{row:05d}" for row in range(count)]
         return ArrayFile(file, np.arange(count), ids, labels[:count], self.transform)
 
     def _labels(self) -> NDArray[np.int64]:
-        file = self._home() / "labels.npy"
-        labels: NDArray[Any] = _load(file)
-        if not labels.size:
-            raise UserError(f"{file} is empty: replace this file")
-        if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= self.num_classes:
-            raise UserError(f"{file}: expected a 1-D array of labels from 0 to {self.num_classes - 1}")
-        return labels.astype(np.int64)
+        return load_labels(self._home() / "labels.npy", self.num_classes)
 
     def _home(self) -> Path:
         return self.find((f"CIFAR-{self.num_classes}-C",), lambda folder: is_file(folder / "labels.npy"))
 
 
-def _map(file: Path) -> NDArray[np.uint8]:
+def load_labels(file: Path, classes: int) -> NDArray[np.int64]:
+    """An array of labels; UserError if it is anything else."""
+    labels: NDArray[Any] = _load(file)
+    if not labels.size:
+        raise UserError(f"{file} is empty: replace this file")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
+        raise UserError(f"{file}: expected a 1-D array of labels from 0 to {classes - 1}")
+    return labels.astype(np.int64)
+
+
+def map_images(file: Path) -> NDArray[np.uint8]:
+    """An array of 32-pixel images, mapped; UserError if it is anything else."""
     images: NDArray[np.uint8] = _load(file)
     if images.dtype != np.uint8 or images.shape[1:] != (PIXELS, PIXELS, 3):
         raise UserError(f"{file}: expected bytes of shape (N, 32, 32, 3), got {images.dtype} {images.shape}")
