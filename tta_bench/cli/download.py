@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +13,10 @@ from tta_bench.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.download.bring import Brought, OnProgress
+    from tta_bench.download.bring import Brought
     from tta_bench.download.table import PublishedFile, PublishedSet
 
-LINE_EVERY = 30.0  # seconds, where there is no terminal
+MB = 1_000_000
 
 Piece = tuple["PublishedSet", "PublishedFile"]
 
@@ -109,12 +107,17 @@ def _say_plan(todo: Sequence[Piece], root: Path, mirror: str | None, console: Co
 
 
 def _bring(entry: PublishedSet, file: PublishedFile, root: Path, mirror: str | None, console: Console) -> Brought:
+    from tta_bench.cli.progress import progress
     from tta_bench.download.bring import bring
 
     def on_wait() -> None:
         console.print(f"{entry.name}: another process is fetching {file.name}; waiting for it", soft_wrap=True)
 
-    with meter(file.name, console) as on_progress:
+    with progress(console, "MB") as show:
+
+        def on_progress(stage: str, done: int, total: int | None) -> None:
+            show.update(f"{stage} {file.name}", done // MB, max((total or done) // MB, 1))
+
         brought = bring(file, root, mirror=mirror, on_progress=on_progress, on_wait=on_wait)
     if brought.was_there:
         said = "is there now"
@@ -124,42 +127,3 @@ def _bring(entry: PublishedSet, file: PublishedFile, root: Path, mirror: str | N
         said = f"no checksum is published; recorded {brought.checksum}"
     console.print(f"{entry.name}: {brought.target} ({said})", soft_wrap=True)
     return brought
-
-
-@contextmanager
-def meter(name: str, console: Console) -> Iterator[OnProgress]:
-    """A bar on a terminal, a line now and then elsewhere."""
-    from tta_bench.download.space import gigabytes
-
-    if not console.is_terminal:
-        told = [time.monotonic()]
-
-        def line(stage: str, done: int, total: int | None) -> None:
-            if time.monotonic() - told[0] > LINE_EVERY:
-                told[0] = time.monotonic()
-                whole = f" of {gigabytes(total)}" if total else ""
-                console.print(f"{stage} {name}: {gigabytes(done)}{whole}")
-
-        yield line
-        return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    text = TextColumn("{task.description}", markup=False)
-    columns = text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as bars:
-        bar, current = bars.add_task(name, total=None), [""]
-
-        def move(stage: str, done: int, total: int | None) -> None:
-            if stage != current[0]:
-                current[0] = stage
-                bars.reset(bar, description=f"{stage} {name}", total=total)
-            bars.update(bar, completed=done, total=total)
-
-        yield move

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tta_bench.runs.site import data_root
 from tta_bench.streams.scenarios import SCENARIOS, Scenario, scenario_of
