@@ -65,7 +65,7 @@ def test_from_a_download_to_a_report(cli: Cli, published: Website, tmp_path: Pat
     assert status == 0, shown
     status, shown, _ = cli("report", out)
     assert status == 0
-    assert re.search(r"tent .*\d\d\.\d", shown)
+    assert re.search(r"tent .*\d\.\d", shown)
 
 
 def test_names_and_suites_are_checked(cli: Cli, tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     what.add_argument("--suite", default=suite, metavar="NAME", help="suite name or YAML file (default: %(default)s)")
     what.add_argument("--tasks", type=names, default=(), metavar="A,B,…", help=_TASKS)
     what.add_argument("--model", metavar="NAME", help=_MODEL)
+    if methods:
+        what.add_argument("--settings", type=Path, metavar="FILE", help=_SETTINGS)
     what.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help=_SET)
     how = verb.add_argument_group("how to run")
     how.add_argument("--seeds", type=seeds, default=(), metavar="0,1,2", help=_SEEDS)
@@ -69,6 +71,7 @@ _MODEL = (
     "or AugReg .npz file), hf_hub:OWNER/NAME (a timm model of the Hugging Face hub), or a .safetensors file written by "
     "train-source (default: the suite's)"
 )
+_SETTINGS = "settings that `tta-bench tune` chose and wrote; reports say on which data"
 _SET = "a method setting, as in METHOD.lr=0.01; repeatable"
 _SEEDS = "seeds of the stream order, one run each (default: the suite's)"
 _SCENARIO = "how tasks become streams; " + "; ".join(f"{name}: {cls.about}" for name, cls in SCENARIOS.items())
@@ -78,12 +81,12 @@ _CACHE = "cache decoded images here, so that later methods load faster"
 _DEVICE = "auto, cpu, cuda, cuda:N or mps (default: auto, a GPU if there is one)"
 
 
-def choices(args: argparse.Namespace) -> Choices:
+def choices(args: argparse.Namespace, suite: Suite) -> Choices:
     """The options of `add_choices` as the harness takes them."""
     from tta_bench import settings
     from tta_bench.runs.choices import Choices
 
-    return Choices(
+    found = Choices(
         methods=args.methods,
         model=args.model,
         seeds=args.seeds,
@@ -95,6 +98,11 @@ def choices(args: argparse.Namespace) -> Choices:
         compile=args.compile,
         overrides=settings.parse(args.set),
     )
+    if getattr(args, "settings", None) is None:
+        return found
+    from tta_bench.runs.tuned import with_tuned
+
+    return with_tuned(found, suite, args.settings)
 
 
 def scenario(args: argparse.Namespace) -> Scenario:
@@ -131,7 +139,7 @@ def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
     from tta_bench.runs.choices import refuse_misnamed
 
     found = suite.load(args.suite)
-    asked = choices(args)
+    asked = choices(args, found)
     refuse_misnamed(found, asked)
     return found, asked
 
