@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Meta
 
 from tta_bench.annotations import Count, Folder, Partial, Published, Text
-from tta_bench.datasets.cifar_c import PIXELS, ArrayFile, load_labels, map_images
+from tta_bench.datasets.array_files import PIXELS, ArrayFile, load_labels, map_images
 from tta_bench.datasets.listing import is_file
 from tta_bench.datasets.on_disk import OnDisk
 from tta_bench.datasets.transform import Transform

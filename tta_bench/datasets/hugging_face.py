@@ -14,8 +14,8 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from tta_bench.annotations import Folder, Resizing, Text
+from tta_bench.datasets.class_names import ClassNames, refuse_other_classes
 from tta_bench.datasets.files import decode
-from tta_bench.datasets.folder import ClassNames, refuse_other_classes
 from tta_bench.datasets.listing import is_folder
 from tta_bench.datasets.on_disk import OnDisk
 from tta_bench.datasets.transform import Transform
