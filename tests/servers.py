@@ -19,6 +19,7 @@ class Website:
     errors: list[int] = field(default_factory=list)  # the first answers
     ranges: bool = True
     page: bool = False  # answers everything with a web page
+    moved: dict[str, str] = field(default_factory=dict)  # paths that redirect to others
     states_length: bool = True
     wait: threading.Event | None = None  # answers after this
     gone: float = 0.0  # seconds of silence in the middle of an answer
@@ -69,6 +70,8 @@ def _handler(website: Website) -> type[BaseHTTPRequestHandler]:
                 self.fail(website.errors.pop(0))
             elif website.page:
                 self.send(200, b"<html>Please log in</html>", "text/html; charset=utf-8")
+            elif name in website.moved:
+                self.send(302, b"", "text/plain", {"Location": f"{website.address}/{website.moved[name]}"})
             elif name not in website.files:
                 self.fail(404)
             else:

@@ -6,13 +6,17 @@ import hashlib
 import json
 import os
 import random
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import archives
+from tests.denied import denied
 from tests.servers import Website, serve
 from tta_bench.download import bring as bringing
 from tta_bench.download import space, transfer
@@ -53,7 +57,7 @@ def test_a_tar_is_checked_and_unpacked(site: Website, tmp_path: Path) -> None:
     assert (brought.target, brought.was_there, brought.is_published) == (tmp_path / "CIFAR-10-C", False, True)
     assert {name: (tmp_path / name).read_bytes() for name in ARRAYS} == ARRAYS
     assert list(dict.fromkeys(step[0] for step in stages)) == ["fetching", "checking", "unpacking"]
-    assert stages[0][1:] == (8192, len(TAR))
+    assert all(total == len(TAR) and done <= len(TAR) for _, done, total in stages)
     assert visible(tmp_path) == ["CIFAR-10-C"]
     assert not list((tmp_path / HIDDEN).glob("*.part*")), "the archive is not kept"
     note = json.loads((tmp_path / HIDDEN / "CIFAR-10-C.tar.json").read_text())
@@ -247,6 +251,64 @@ def test_a_mirror_has_the_same_names(site: Website, tmp_path: Path) -> None:
         bring(file, tmp_path / "other", mirror="lab")
 
 
+def test_redirects_are_followed_with_their_range(site: Website, tmp_path: Path) -> None:
+    """Zenodo, GitHub and the Hugging Face hub all answer with another address."""
+    site.files, site.moved = {"stored/7": TAR}, {"CIFAR-10-C.tar": "stored/7"}
+    site.cut_after = 50_000
+    bring(published(site), tmp_path)
+    wanted = [
+        ("CIFAR-10-C.tar", ""),
+        ("stored/7", ""),
+        ("CIFAR-10-C.tar", "bytes=50000-"),
+        ("stored/7", "bytes=50000-"),
+    ]
+    assert site.bodies == wanted
+    assert visible(tmp_path) == ["CIFAR-10-C"]
+
+
+SCRIPT = """
+import hashlib, sys
+from pathlib import Path
+from tta_bench.download.bring import bring
+from tta_bench.download.table import PublishedFile
+address, size, md5, root = sys.argv[1:]
+brought = bring(PublishedFile(address, "CIFAR-10-C", bytes=int(size), md5=md5), Path(root))
+print(brought.was_there)
+"""
+
+
+def start(site: Website, root: Path) -> subprocess.Popen[str]:
+    """A process that brings the tar."""
+    file = published(site)
+    words = [file.address, str(file.bytes), file.md5, str(root)]
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, *words], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_killed_process_leaves_what_the_next_one_continues(site: Website, tmp_path: Path) -> None:
+    part = tmp_path / HIDDEN / "CIFAR-10-C.tar.part"
+    site.gone = 60.0  # half of the file, then silence
+    process = start(site, tmp_path)
+    deadline = time.monotonic() + 30
+    while transfer.size_of(part) < 40_000 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    assert visible(tmp_path) == []
+    (tmp_path / HIDDEN / "CIFAR-10-C.tar.unpacked" / "half").mkdir(parents=True)  # as if killed while unpacking
+    held, site.gone = part.stat().st_size, 0.0
+    bring(published(site), tmp_path)
+    assert site.bodies[-1] == ("CIFAR-10-C.tar", f"bytes={held}-")
+    assert sorted(path.name for path in (tmp_path / "CIFAR-10-C").iterdir()) == ["fog.npy", "labels.npy"]
+    assert not list((tmp_path / HIDDEN).glob("*.unpacked"))
+
+
+def test_many_processes_fetch_a_file_once(site: Website, tmp_path: Path) -> None:
+    processes = [start(site, tmp_path) for _ in range(3)]
+    said = [process.communicate(timeout=120)[0].strip() for process in processes]
+    assert sorted(said) == ["False", "True", "True"]
+    assert len(site.bodies) == 1
+
+
 def test_too_little_disk_is_refused_before_a_byte_is_kept(
     site: Website, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +335,15 @@ def test_a_disk_that_fills_up_keeps_what_arrived(
     assert visible(tmp_path) == []
     bring(published(site), tmp_path)
     assert site.bodies[-1][1].startswith("bytes="), "it continues"
+
+
+def test_a_folder_without_permission_is_named(site: Website, tmp_path: Path) -> None:
+    with (
+        denied(tmp_path, 0o500),
+        pytest.raises(UserError, match=r"\.downloads cannot be written \(Permission denied\)"),
+    ):
+        bring(published(site), tmp_path)
+    assert site.seen == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(site: Website, tmp_path: Path) -> None:

@@ -169,10 +169,11 @@ def _write(part: Path, response: Any, start: int, total: int | None, on_bytes: O
     done = start
     try:
         with part.open("ab" if start else "wb") as file:
-            while chunk := response.read(CHUNK if total is None else min(CHUNK, total - done) or 1):
+            while chunk := response.read1(CHUNK if total is None else min(CHUNK, total - done) or 1):
                 if total is not None and done + len(chunk) > total:
                     raise UserError(f"{response.url}: the server sends more than {total:,} bytes")
                 file.write(chunk)
+                file.flush()  # with read1, whatever has arrived is on disk: a killed process loses nothing
                 done += len(chunk)
                 on_bytes(done, total)
     except OSError as error:
