@@ -107,6 +107,14 @@ def test_a_suite_fetches_only_the_parts_it_lacks(tmp_path: Path) -> None:
     assert download.missing("imagenet-r", tmp_path) == ["imagenet-r"]
 
 
+def test_an_incomplete_folder_is_left_and_said(cli: Cli, tmp_path: Path) -> None:
+    trees.cifar_c(tmp_path, corruptions=("fog",))
+    status, shown, _ = cli("download", "--suite", "cifar10-c-5", "--data-root", tmp_path)
+    assert status == 1
+    assert f"{tmp_path / 'CIFAR-10-C'} is there already and is left as it is" in shown
+    assert "cifar10-c-5 still lacks something: `tta-bench check --suite cifar10-c-5` says what" in shown
+
+
 def test_sizes_that_nobody_publishes_are_asked_for(cli: Cli, tmp_path: Path) -> None:
     body = archives.npy(np.zeros(1000, np.uint8))
     with serve(Website({"near_focus.tar.gz": body})) as site:

@@ -60,6 +60,12 @@ def run(args: argparse.Namespace) -> int:
         _say_plan(todo, root, args.mirror, console)
     for entry, file in todo:
         _bring(entry, file, root, args.mirror, console)
+    if args.suite and not todo and pieces:
+        console.print(
+            f"{args.suite} still lacks something: `tta-bench check --suite {args.suite}` says what. To download"
+        )
+        console.print("a folder that is incomplete again, move it away first.")
+        return 1
     by_hand = [entry for entry in sets if entry.by_hand and not (root / entry.layout.partition("/")[0]).is_dir()]
     for entry in by_hand:
         console.print(

@@ -111,7 +111,8 @@ class HuggingFace(OnDisk):
             return [str(number) for number in range(max(values) + 1)], np.asarray(values, np.int64)
         if values and all(isinstance(value, str) for value in values):
             names = sorted(set(values))
-            return names, np.array([names.index(value) for value in values], np.int64)
+            place = {name: i for i, name in enumerate(names)}
+            return names, np.array([place[value] for value in values], np.int64)
         raise UserError(f"{self._home()}: column '{self.label}' has neither class names nor numbers from 0: {kind}")
 
     def _home(self) -> Path:

@@ -132,7 +132,7 @@ def _open(request: urllib.request.Request) -> Iterator[Any]:
         if "CERTIFICATE_VERIFY_FAILED" in str(error.reason):
             raise UserError(f"{request.full_url}: the server's certificate is not trusted ({error.reason})") from error
         raise _Interrupted(f"no connection ({error.reason})") from error
-    except (TimeoutError, ConnectionError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException) as error:
         raise _Interrupted(f"the connection broke ({error or type(error).__name__})") from error
 
 
@@ -167,19 +167,28 @@ def _refusal(address: str, error: urllib.error.HTTPError) -> UserError:
 
 def _write(part: Path, response: Any, start: int, total: int | None, on_bytes: OnBytes) -> None:
     done = start
+    with _writing(part):
+        # Unbuffered, and read1 returns whatever has arrived: a killed process loses nothing.
+        file = part.open("ab" if start else "wb", buffering=0)
+    with file:
+        while chunk := response.read1(CHUNK if total is None else min(CHUNK, total - done) or 1):
+            if total is not None and done + len(chunk) > total:
+                raise UserError(f"{response.url}: the server sends more than {total:,} bytes")
+            left = memoryview(chunk)
+            while left:
+                with _writing(part):
+                    left = left[file.write(left) :]
+            done += len(chunk)
+            on_bytes(done, total)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Tells errors of the disk from errors of the network, which are OSErrors too."""
     try:
-        with part.open("ab" if start else "wb") as file:
-            while chunk := response.read1(CHUNK if total is None else min(CHUNK, total - done) or 1):
-                if total is not None and done + len(chunk) > total:
-                    raise UserError(f"{response.url}: the server sends more than {total:,} bytes")
-                file.write(chunk)
-                file.flush()  # with read1, whatever has arrived is on disk: a killed process loses nothing
-                done += len(chunk)
-                on_bytes(done, total)
+        yield
     except OSError as error:
-        if isinstance(error, (TimeoutError, ConnectionError)):
-            raise
-        raise cannot_write(part, error) from error
+        raise cannot_write(path, error) from error
 
 
 def cannot_write(path: Path, error: OSError) -> UserError:
@@ -203,4 +212,5 @@ def _version(part: Path) -> str:
 
 def _keep_version(part: Path, answer: Answer) -> None:
     if answer.start == 0:
-        write_whole(_note(part), json.dumps({"version": answer.version}).encode())
+        with _writing(_note(part)):
+            write_whole(_note(part), json.dumps({"version": answer.version}).encode())
