@@ -119,7 +119,7 @@ def _bring(entry: PublishedSet, file: PublishedFile, root: Path, mirror: str | N
     def on_wait() -> None:
         console.print(f"{entry.name}: another process is fetching {file.name}; waiting for it", soft_wrap=True)
 
-    with progress(console, "MB") as show:
+    with progress(console, "MB", lines=1) as show:
 
         def on_progress(stage: str, done: int, total: int | None) -> None:
             show.update(f"{stage} {file.name}", done // MB, max((total or done) // MB, 1))

@@ -44,7 +44,7 @@ class ClassFolders(ImageNetKind):
         super().__init__(root, allow_partial=allow_partial, interpolation=interpolation)
         self.folder, self.named_by = folder, named_by
         self._published = classes, images
-        self.layout = f"{self.folder}/<wnid>/*.jpg"
+        self.layout = f"{self.folder}/<{'wnid' if named_by == 'wnid' else f'0 to {CLASSES - 1}'}>/*.jpg"
 
     @property
     def num_classes(self) -> int:

@@ -41,6 +41,10 @@ class ImageNetC(CorruptionTree, ImageNetKind):
             return ("imagenet-c",)
         return [f"imagenet-c-{Path(part).stem}" for part, corruptions in PARTS.items() if task in corruptions]
 
+    def hint(self, task: str | None = None) -> str:
+        part = "" if task else ", or `tta-bench download --suite NAME` for the parts that a suite needs"
+        return super().hint(task) + part
+
     def made_by(self) -> str:
         home = self._home()
         return "make-corrupted" if is_file(home / MADE) else ""
