@@ -7,7 +7,6 @@ results.compare("source", "tent")
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +28,7 @@ from tta_bench.runs.choices import Choices
 from tta_bench.runs.launch import launch
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
+from tta_bench.runs.site import data_root as default_root
 from tta_bench.streams.scenarios import Scenario, scenario_of
 from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
@@ -82,8 +82,7 @@ def run(
         compile=compile,
         overrides=overrides,
     )
-    root = data_root or os.environ.get("TTA_BENCH_DATA") or None
-    site = Site(Path(root) if root else None, Path(cache) if cache else None, workers, device)
+    site = Site(default_root(data_root), Path(cache) if cache else None, workers, device)
     folder = Path(out) if out else RUNS / chosen.name
     ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh)
     return Results(ready.store, ready.run(watcher or Watcher()))

@@ -46,6 +46,7 @@ SHAPES_NOTHING = frozenset(
         "tta_bench",
         "tta_bench.models.names",  # which the cell states
         *(f"tta_bench.{name}" for name in ("annotations", "errors", "files", "parse", "plugins", "system", "validate")),
+        *("tta_bench.download", "tta_bench.download.table"),
     }
 )
 

@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.suites import suite
 
     console = options.console()
-    chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is reported before torch is imported
+    chosen = suite.load(args.suite)
+    choices = options.choices(args, chosen)  # a typo is reported before torch is imported
     if args.contract:
         return _check_promises(chosen, choices, console)
     site = options.site(args)

@@ -32,7 +32,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument("--seed", type=options.seed, default=0, metavar="N", help="seed of the stream order (default: 0)")
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
-    verb.add_argument("--data-root", **options.DATA_ROOT)
+    options.add_data_root(verb)
     verb.add_argument(
         "--out", type=Path, metavar="DIR", help=f"inspection folder (default: {RUNS}/<suite>-inspect-<method>)"
     )

@@ -36,7 +36,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="List what is installed. Tables wrap to the terminal's width; in a pipe to $COLUMNS, or 120.",
     )
     verb.add_argument("what", choices=("methods", "suites", "models", "datasets"))
-    verb.add_argument("--data-root", **options.DATA_ROOT)
+    options.add_data_root(verb)
     verb.set_defaults(action=run)
 
 
@@ -78,12 +78,13 @@ def _methods() -> None:
     _say_problems([row["error"] for row in rows if "error" in row])
 
 
-def _suites(root: Path | None) -> None:
+def _suites(root: Path) -> None:
     from tta_bench.datasets.listing import is_folder
     from tta_bench.papers.answers import own_table
+    from tta_bench.runs.site import data_root
     from tta_bench.suites import suite
 
-    if root is not None and not is_folder(root):
+    if not is_folder(root) and root != data_root():  # the default folder appears with the first download
         raise UserError(f"--data-root {root} is not a folder")
     rows, layouts, tags, problems = [], {}, {}, list(suite.library().problems)
     for name in suite.names():
@@ -103,7 +104,7 @@ def _suites(root: Path | None) -> None:
         ("suite", "tasks", "model", "batch", "needs", "found", "paper", "from"),
         rows,
         "tasks: how many; batch: images per batch; needs: folder below --data-root; found: whether it exists "
-        "(?: pass --data-root; `check` verifies that it is complete); "
+        f"in {root} (`check` verifies that it is complete, `download --suite` brings it); "
         "paper: the paper and table that the suite reproduces (`report --paper`).",
     )
     _say("full model names:")
@@ -115,21 +116,20 @@ def _suites(root: Path | None) -> None:
     _say_problems(problems)
 
 
-def _data(found: Suite, root: Path | None) -> tuple[str, str]:
+def _data(found: Suite, root: Path) -> tuple[str, str]:
     """What a suite needs on disk, and whether it is there."""
     from tta_bench.datasets import open_dataset
 
     dataset = open_dataset(found.data, found.tasks, root)
     if not dataset.layout:
         return "", "yes"
-    if root is None:
-        return dataset.layout, "?"
-    there = sum(_seems_there(dataset, task) for task in found.tasks)
+    there = sum(seems_there(dataset, task) for task in found.tasks)
     whole = there == len(found.tasks)
     return dataset.layout, "yes" if whole else f"{there} of {len(found.tasks)} tasks" if there else "no"
 
 
-def _seems_there(dataset: Dataset, task: str) -> bool:
+def seems_there(dataset: Dataset, task: str) -> bool:
+    """Whether a task seems to be on disk; no data at all means no."""
     try:
         return dataset.seems_there(task)
     except UserError:

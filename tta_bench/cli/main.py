@@ -18,6 +18,7 @@ examples:
   tta-bench run                                     compare methods on the embedded suite: no download, no GPU
   tta-bench run --methods sar,dpal --suite imagenet-c-5 --data-root /data
   tta-bench run --jobs 2                            two cells at a time; see docs/clusters.md for GPUs and Slurm
+  tta-bench download --suite cifar10-c-5            bring what a suite needs
   tta-bench check --suite demo                      find problems before a run
   tta-bench report results/runs/demo                rebuild the tables from the records
   tta-bench report results/runs/demo --where limit=none          select records if a folder mixes limits
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     from tta_bench.cli import (
         check,
         compare,
+        download,
         figure,
         inspect_,
         list_,
@@ -75,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
         list_,
         suite,
         check,
+        download,
         tune,
         train_source,
         make_corrupted,

@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tta_bench.runs.site import data_root
 from tta_bench.streams.scenarios import SCENARIOS, Scenario, scenario_of
 from tta_bench.suites import suite
 
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 
 
 RUNS = Path("results/runs")
-DATA_ROOT: dict[str, Any] = {
-    "type": Path,
-    "metavar": "DIR",
-    "default": os.environ.get("TTA_BENCH_DATA") or None,  # an empty value counts as not set
-    "help": "folder that holds the datasets (default: $TTA_BENCH_DATA); embedded suites need none",
-}
 
 
 def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, methods: bool = True) -> None:
@@ -38,6 +33,8 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     what.add_argument("--suite", default=suite, metavar="NAME", help="suite name or YAML file (default: %(default)s)")
     what.add_argument("--tasks", type=names, default=(), metavar="A,B,…", help=_TASKS)
     what.add_argument("--model", metavar="NAME", help=_MODEL)
+    if methods:
+        what.add_argument("--settings", type=Path, metavar="FILE", help=_SETTINGS)
     what.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help=_SET)
     how = verb.add_argument_group("how to run")
     how.add_argument("--seeds", type=seeds, default=(), metavar="0,1,2", help=_SEEDS)
@@ -53,13 +50,20 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how.add_argument("--compile", action="store_true", help="compile the model: slower start, faster batches")
     how.add_argument("--workers", type=whole, metavar="N", help=_WORKERS)
     how.add_argument("--cache", type=Path, metavar="DIR", help=_CACHE)
-    how.add_argument("--data-root", **DATA_ROOT)
+    add_data_root(how)
     how.add_argument("--time-limit", type=seconds, metavar="2h", help=_TIME_LIMIT)
     how.add_argument("--in-process", action="store_true", help=_IN_PROCESS)
 
 
+def add_data_root(parser: argparse._ActionsContainer) -> None:
+    """Where the datasets are: read when the command line is."""
+    default = data_root()
+    parser.add_argument("--data-root", type=Path, metavar="DIR", default=default, help=_DATA_ROOT)
+
+
 _TIME_LIMIT = "longest time for one cell, as 90s, 30m or 2h (default: 50 times Source's, at least 10 minutes)"
 _IN_PROCESS = "adapt in this process instead of a worker: for debuggers, without isolation (or $TTA_BENCH_IN_PROCESS)"
+_DATA_ROOT = "folder that holds the datasets (default: %(default)s; $TTA_BENCH_DATA changes it)"
 _METHODS = "methods, in row order (default: the suite's)"
 _TASKS = "run only these tasks of the suite (default: all)"
 _MODEL = (
@@ -67,6 +71,7 @@ _MODEL = (
     "or AugReg .npz file), hf_hub:OWNER/NAME (a timm model of the Hugging Face hub), or a .safetensors file written by "
     "train-source (default: the suite's)"
 )
+_SETTINGS = "settings that `tta-bench tune` chose and wrote; reports say on which data"
 _SET = "a method setting, as in METHOD.lr=0.01; repeatable"
 _SEEDS = "seeds of the stream order, one run each (default: the suite's)"
 _SCENARIO = "how tasks become streams; " + "; ".join(f"{name}: {cls.about}" for name, cls in SCENARIOS.items())
@@ -76,12 +81,12 @@ _CACHE = "cache decoded images here, so that later methods load faster"
 _DEVICE = "auto, cpu, cuda, cuda:N or mps (default: auto, a GPU if there is one)"
 
 
-def choices(args: argparse.Namespace) -> Choices:
+def choices(args: argparse.Namespace, suite: Suite) -> Choices:
     """The options of `add_choices` as the harness takes them."""
     from tta_bench import settings
     from tta_bench.runs.choices import Choices
 
-    return Choices(
+    found = Choices(
         methods=args.methods,
         model=args.model,
         seeds=args.seeds,
@@ -93,6 +98,11 @@ def choices(args: argparse.Namespace) -> Choices:
         compile=args.compile,
         overrides=settings.parse(args.set),
     )
+    if getattr(args, "settings", None) is None:
+        return found
+    from tta_bench.runs.tuned import with_tuned
+
+    return with_tuned(found, suite, args.settings)
 
 
 def scenario(args: argparse.Namespace) -> Scenario:
@@ -129,7 +139,7 @@ def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
     from tta_bench.runs.choices import refuse_misnamed
 
     found = suite.load(args.suite)
-    asked = choices(args)
+    asked = choices(args, found)
     refuse_misnamed(found, asked)
     return found, asked
 

@@ -83,7 +83,7 @@ def add_workload(verb: argparse.ArgumentParser, *, methods: bool = True) -> None
     what.add_argument("--threads", type=options.positive, metavar="N", help=f"CPU threads (default: {THREADS})")
     what.add_argument("--set", action="append", metavar="M.KEY=VALUE", help="a method setting; repeatable")
     what.add_argument("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    what.add_argument("--data-root", **options.DATA_ROOT)
+    options.add_data_root(what)
 
 
 WORKLOAD = ("suite", "model", "batch_size", "batches", "threads", "set", "device")

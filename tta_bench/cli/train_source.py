@@ -19,7 +19,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument("data", choices=("digits", "digit-pairs", "office-home"))
     verb.add_argument("--domain", metavar="NAME", help="office-home: Art, Clipart, Product or RealWorld")
-    verb.add_argument("--data-root", **options.DATA_ROOT)
+    options.add_data_root(verb)
     verb.add_argument("--model", metavar="NAME", help="office-home: the model to fine-tune, as for `run`")
     verb.add_argument(
         "--prompts",

@@ -25,7 +25,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "what fails and what could not be checked. Exit status 1 if anything fails.",
     )
     verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="run folder")
-    verb.add_argument("--data-root", **options.DATA_ROOT)
+    options.add_data_root(verb)
     verb.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn by lot")
     verb.add_argument(
         "--seed", type=options.seed, metavar="N", help="of the lot (default: a new one, which is printed)"

@@ -23,7 +23,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import count
@@ -56,6 +56,7 @@ class Command:
     command: tuple[str, ...]
     tasks: tuple[str, ...]  # in the order of the columns
     methods: tuple[str, ...]  # in the order of the rows
+    chosen: dict[str, str] = field(default_factory=dict)  # by row label: a sentence on how its settings were chosen
 
 
 class Store:
@@ -133,9 +134,15 @@ class Store:
         except UserError as error:
             raise UserError(f"{error}: restore it, or start over with --fresh") from error
 
-    def note_command(self, command: list[str], tasks: Sequence[str], methods: Sequence[str]) -> None:
-        """Save a command, and the order of its tasks and methods for reports."""
-        content = Command(now(), tuple(command), tuple(tasks), tuple(methods))
+    def note_command(
+        self,
+        command: list[str],
+        tasks: Sequence[str],
+        methods: Sequence[str],
+        chosen: Mapping[str, str] | None = None,
+    ) -> None:
+        """Save a command, the order of its tasks and methods for reports, and how settings were chosen."""
+        content = Command(now(), tuple(command), tuple(tasks), tuple(methods), dict(chosen or {}))
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
         with self._writing():
             write_whole(self.commands / f"{stamp}-{process_name()}.json", _json(asdict(content)))

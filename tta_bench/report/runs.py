@@ -42,6 +42,13 @@ class Runs:
         noted = [pair for store in self.stores for pair in store.warnings().items()]
         return list(dict.fromkeys(text for weights, text in noted if text and weights in used))
 
+    def chosen(self) -> list[str]:
+        """How the settings of these records' rows were chosen, where a command said so."""
+        commands = [command for store in self.stores for command in store.past_commands()]
+        said = {label: text for command in commands for label, text in command.chosen.items()}
+        shown = dict.fromkeys(record.label for record in self.records)
+        return [said[label] for label in shown if label in said]
+
     def predictions(self, cell: Cell) -> Predictions:
         record, store = self._home[id(cell)]
         return store.predictions(record)

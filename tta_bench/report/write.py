@@ -36,7 +36,7 @@ def report_runs(
     """
     check_formats(formats)
     written = []
-    for comparison in (_warned(one, runs.warnings()) for one in found):
+    for comparison in (_warned(one, [*runs.warnings(), *runs.chosen()]) for one in found):
         tables = layout(comparison)
         beside = None if paper is None else paper_table(comparison, paper)
         if beside:

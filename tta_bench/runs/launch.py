@@ -14,7 +14,7 @@ from tta_bench.records.store import Store
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.listing import Watcher, finished, run_specs
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec, specs
+from tta_bench.runs.spec import CellSpec, row_of, specs
 from tta_bench.runs.workers import Workers
 from tta_bench.suites.suite import Suite
 
@@ -65,8 +65,13 @@ def launch(
     old = Store(folder).set_aside() if fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
-    store.note_command(command, choices.tasks or suite.tasks, labels)
+    store.note_command(command, choices.tasks or suite.tasks, labels, shown_as(choices, suite))
     return Launch(requests, site, store, place, old, damaged)
+
+
+def shown_as(choices: Choices, suite: Suite) -> dict[str, str]:
+    """How settings were chosen, by the label that tables show."""
+    return {row_of(label, suite, choices).label: said for label, said in choices.chosen.items()}
 
 
 def _checked(requests: list[CellSpec], site: Site) -> Binder:

@@ -12,6 +12,16 @@ from typing import Any
 from tta_bench.errors import UserError
 
 
+def data_root(given: str | Path | None = None) -> Path:
+    """The folder of the datasets: the given one, else $TTA_BENCH_DATA, else one in the user's cache folder."""
+    chosen = given or os.environ.get("TTA_BENCH_DATA")  # an empty variable counts as not set
+    if chosen:
+        return Path(chosen)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("tta-bench", appauthor=False) / "data"
+
+
 @dataclass(frozen=True)
 class Site:
     """Where cells run."""
