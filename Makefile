@@ -7,7 +7,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits figures results results-digits wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -80,6 +80,27 @@ tune-digits: $(READY)     ## tune the digits suites, on corruptions that no tabl
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method dpal --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3 --grid reset_threshold=0.2,0.02
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3 \
 		--grid reset_threshold=0.2,0.02
+
+# The methods that the digits suites list under other_methods. One seed: the grids are coarse.
+TUNE_DIGITS := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite digits-c-holdout --out $(RUNS)/digits-c-holdout --seeds 0
+
+tune-digits-others: $(READY) ## tune the other methods of the digits suites, on the same corruptions (15 minutes)
+	$(TUNE_DIGITS) --method t3a --grid filter_k=5,20,100,-1
+	$(TUNE_DIGITS) --method lame --grid affinity=knn,linear,rbf --grid knn=1,5
+	$(TUNE_DIGITS) --method cfa --grid lr=1e-3,1e-2,0.1,1
+	$(TUNE_DIGITS) --method eta --grid lr=0.03,0.1,0.3 --grid redundancy_threshold=0.4
+	$(TUNE_DIGITS) --method rdumb --grid lr=0.1 --grid redundancy_threshold=0.4 --grid reset_interval=5,10,1000
+	$(TUNE_DIGITS) --method deyo --grid lr=0.01,0.03,0.1,0.3 --grid plpd_threshold=0.2
+	$(TUNE_DIGITS) --method roid --grid lr=2.5e-3,2.5e-2,0.25
+	$(TUNE_DIGITS) --method cmf --grid lr=2.5e-3,2.5e-2,0.25
+	$(TUNE_DIGITS) --method adacontrast --grid lr=2e-4,2e-3,2e-2
+	$(TUNE_DIGITS) --method cotta --grid lr=1e-3,1e-2 --grid anchor_threshold=0.5 --grid augmentations=8
+	$(TUNE_DIGITS) --method memo --grid lr=1e-5,1e-4 --grid augmentations=8
+	$(TUNE_DIGITS) --method foa --grid fitness_lambda=0.4,4
+	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/digits-c-holdout results/tuning/digits-others.csv
+
+starts: $(READY)          ## compare how DPAL's prediction networks start (15 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite benchmarks/starts.yaml --out $(RUNS)/starts
 
 # Two processes share the folder: twice as fast on two cores.
 SHARED := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digit-pairs-c-5 --out $(RUNS)/digit-pairs-c-5

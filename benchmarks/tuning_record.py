@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tta_bench
 
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 def record(run: str) -> pd.DataFrame:
     """Mean accuracies over the seeds that a line names; only whole streams count."""
     cells = tta_bench.frame(run, limit=None)
-    cells = cells[cells["status"] == "done"]
-    cells["settings"] = [_spelled(settings) for settings in cells["settings"]]
+    cells = cells[cells["status"] == "done"].copy()
+    varied = {method: _varied(list(tried)) for method, tried in cells.groupby("plugin")["settings"]}
+    cells["settings"] = [
+        _spelled(settings, varied[method]) for method, settings in zip(cells["plugin"], cells["settings"], strict=True)
+    ]
     rows = []
     for (method, settings), tried in cells.groupby(["plugin", "settings"]):
         by_task = tried.groupby("task")["accuracy"].mean()
@@ -39,10 +42,14 @@ def record(run: str) -> pd.DataFrame:
     return found.round(2)
 
 
-def _spelled(settings: dict[str, object]) -> str:
-    """The settings that a grid varies; the others are the methods' own, and in the records."""
-    varied = ("lr", "redundancy_threshold", "fisher_weight", "reset_threshold")
-    return " ".join(f"{key}={settings[key]:g}" for key in varied if key in settings)
+def _varied(tried: list[dict[str, Any]]) -> list[str]:
+    """The settings that a grid varied, in the order of the method's own; the others are in the records."""
+    return [key for key in tried[0] if key != "seed" and len({repr(settings[key]) for settings in tried}) > 1]
+
+
+def _spelled(settings: dict[str, Any], varied: list[str]) -> str:
+    words = {key: settings[key] for key in varied}
+    return " ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in words.items()) or "as published"
 
 
 if __name__ == "__main__":

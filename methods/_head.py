@@ -10,16 +10,19 @@ from torch import Tensor, nn
 
 from tta_bench.errors import UserError
 
+from ._lean import Forward, Lean
+
 
 class Head:
     """A model whose classifier's input is kept: `logits, features = head.look(batch)`.
 
-    The hook lives as long as one forward, so the model stays as it is for everybody else.
+    The hook lives as long as one forward, so the model stays as it is for everybody else. `lean` leaves out what no
+    logit depends on (`_lean.py`); not for sequences that begin with other tokens than the class token.
     """
 
-    def __init__(self, model: nn.Module, *, method: str, num_classes: int) -> None:
-        self.model = model
+    def __init__(self, model: nn.Module, *, method: str, num_classes: int, lean: bool = True) -> None:
         self.linear = linear_classifier(model, method, num_classes)
+        self._forward: Forward = Lean(model) if lean else model
         self._features: Tensor | None = None
 
     def __call__(self, batch: Tensor) -> Tensor:
@@ -27,10 +30,9 @@ class Head:
         self._features = None
         hook = self.linear.register_forward_pre_hook(self._keep)
         try:
-            logits: Tensor = self.model(batch)
+            return self._forward(batch)
         finally:
             hook.remove()
-        return logits
 
     def take(self, count: int) -> Tensor:
         """The features [count, d] of the last forward; let go here, or their graph would outlive the step."""

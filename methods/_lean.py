@@ -8,7 +8,7 @@ the same bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from timm.models import vision_transformer
 from torch import Tensor, nn
@@ -17,14 +17,13 @@ Forward = Callable[[Tensor], Tensor]
 
 
 class Lean:
-    """Runs a model, or `forward` around it, with the patches cut away where they no longer matter.
+    """Runs a model with the patches cut away where they no longer matter.
 
     Any model may come; one that is not a plain class-token ViT runs as it is.
     """
 
-    def __init__(self, model: nn.Module, forward: Forward | None = None) -> None:
-        self._forward: Forward = forward or model
-        self._model = model
+    def __init__(self, model: nn.Module) -> None:
+        self._model, self._forward = model, cast(Forward, model)
         self._block = _last_block(model)
 
     def __call__(self, batch: Tensor) -> Tensor:

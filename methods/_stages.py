@@ -54,7 +54,7 @@ class Staged:
 
     def __init__(self, model: nn.Module, tensors: Mapping[str, Tensor], *, method: str, num_classes: int) -> None:
         self.vit = class_token_vit(model, method)
-        self.head = Head(model, method=method, num_classes=num_classes)
+        self.head = Head(model, method=method, num_classes=num_classes, lean=False)  # prompts come first
         self.tensors = tensors
         self.stages = sum(name.startswith("prompts.") for name in tensors)
         blocks, width = len(self.vit.blocks), self.vit.embed_dim

@@ -33,7 +33,6 @@ from tta_bench.method import Method
 
 from ._draws import Draws
 from ._head import Head, full_precision
-from ._lean import Lean
 from ._moco import MocoViews
 from ._optim import Sgd, gradients
 from ._running import RunningStatistics
@@ -83,7 +82,6 @@ class Adacontrast(Method):
         self._loss_weights = pseudo_label_weight, contrast_weight, diversity_weight
         self.augmentation, self.seed = augmentation, seed
         self._head = Head(model, method="adacontrast", num_classes=num_classes)
-        self._forward = Lean(model, self._head)
         self._student = weights_and_biases(model, without=[self._head.linear])
         self._teacher = Teacher(weights_and_biases(model), teacher_momentum)
         model.eval().requires_grad_(False)
@@ -135,7 +133,7 @@ class Adacontrast(Method):
         self._queue_next = (self._queue_next + len(batch)) % self.queue_size
         self._bank(slow_features, slow_logits)
         with torch.no_grad():
-            return self._forward(batch)
+            return self._head(batch)
 
     def _look(self, images: Tensor, *, follow: bool) -> tuple[Tensor, Tensor]:
         """Logits and features of a training pass; running statistics follow it or stay."""
@@ -143,7 +141,7 @@ class Adacontrast(Method):
         if count == 1 and self._statistics.there:
             images = images.expand(2, -1, -1, -1)  # a map of one pixel has no statistics, with its copy it has
         with self._statistics.of_the_batch(follow=follow):
-            logits = self._forward(images)[:count]
+            logits = self._head(images)[:count]
         return logits.float(), self._head.take(count).float()
 
     @torch.no_grad()

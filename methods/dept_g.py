@@ -45,7 +45,7 @@ HOW = "`tta-bench train-source DATA --prompts` makes them; then --set dept-g.pro
 class DeptG(Method):
     """Prompt tuning with memory-refined pseudo-labels and a self-distilling teacher, in one pass."""
 
-    paper = "Gao et al., 2022 (our reading: its online form is unpublished)"
+    paper = "Gao et al., 2022 (our reading)"
     adapts = "prompts, classifier and projection heads; a teacher follows them"
     passes = "5 forwards, 1 backward"
     kind = "prompts"

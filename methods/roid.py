@@ -31,7 +31,6 @@ from tta_bench.method import Method
 from ._augment import ColourAndAffine
 from ._draws import Draws
 from ._entropy import entropy
-from ._lean import Lean
 from ._norms import norm_parameters, samples_interact, set_up
 from ._optim import Sgd, gradients
 from ._passes import Passes
@@ -80,7 +79,7 @@ class Roid(Method):
         self.window_length, self.reset_interval, self.seed = window_length, reset_interval, seed
         self._adapted = norm_parameters(model)
         set_up(model, list(self._adapted.values()))
-        self._passes = Passes(model, Lean(model))
+        self._passes = Passes(model)
         self._interact = samples_interact(model)
         self.forget()
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests import trees
 from tests.conftest import Cli
+from tta_bench import registry, settings
 from tta_bench.suites import suite
 
 WHAT = {"methods": "tent", "suites": "digits-c-5", "models": "digits-vit", "datasets": "imagenet-c"}
@@ -31,7 +32,7 @@ def test_tables_fit_the_width(
 @pytest.mark.parametrize(
     ("what", "explained"),
     [
-        ("methods", ("scored: the weights", "passes: model passes per batch", "needs: what a run needs")),
+        ("methods", ("batch: the published batch size", "needs: what a run needs", "`tta-bench list methods NAME`")),
         (
             "suites",
             ("needs: folder below --data-root", "found: whether it exists", "paper: the paper and table"),
@@ -123,6 +124,43 @@ def test_a_narrow_screen_gets_a_line_for_each_value(
             "    needs: nothing",
             "    found: yes",
         ]
+
+
+@pytest.mark.parametrize(("columns", "spare"), [("80", 4), ("100", 0), ("120", 0)])
+def test_methods_take_one_line_each(cli: Cli, columns: str, spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns what a few methods need takes a second line."""
+    monkeypatch.setenv("COLUMNS", columns)
+    _, shown, _ = cli("list", "methods")
+    rows = [line for line in shown.partition("──")[2].partition("  batch:")[0].splitlines()[1:] if line.strip()]
+    assert [row.split()[0] for row in rows if row[1] != " "] == registry.installed().names()
+    assert len(rows) <= len(registry.installed().names()) + spare
+
+
+def test_a_method_in_detail_shows_all_settings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    status, shown, _ = cli("list", "methods", "cotta", "sar")
+    text = " ".join(shown.split())
+    assert status == 0
+    assert max(map(len, shown.splitlines())) <= 100
+    for name in ("cotta", "sar"):
+        cls = registry.installed().load(name)
+        for expected in (cls.paper, cls.adapts, cls.passes, *settings.defaults(cls)):
+            assert expected in text
+    assert "augmentations=32" in text
+    assert "entropy_threshold=none" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("methods", "cota"), "unknown method 'cota'; did you mean 'cotta'?"),
+        (("suites", "demo"), "list suites demo: only `list methods` takes names"),
+    ],
+)
+def test_names_that_cannot_be_listed(cli: Cli, words: tuple[str, ...], said: str) -> None:
+    status, _, error = cli("list", *words)
+    assert (status, error.count("\n")) == (2, 1)
+    assert said in error
 
 
 def test_help_says_how_to_name_a_local_checkpoint(cli: Cli) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli
+from tta_bench import registry, settings
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
+from tta_bench.runs.choices import Choices
+from tta_bench.runs.spec import specs
 from tta_bench.suites import schema, suite
 
 GOOD = """
@@ -53,6 +56,7 @@ def test_a_suite_reads_back() -> None:
         ("about: a suite", "about: [a]", "mine.yaml: about: expected text"),
         ("name: mine", "name: ../mine", "mine.yaml: name: expected a name"),
         ("name: mine", "name: mine\nname: other", "key 'name' appears twice"),
+        ("methods: {", "other_methods: {tent: {}}\nmethods: {", "other_methods: 'tent' is among methods, too"),
         ("tent: {lr: 1e-3}", "tent: 3", "mine.yaml: methods: tent: expected keys and values"),
         ("name: mine", "name: [", "mine.yaml: invalid YAML"),
     ],
@@ -74,6 +78,21 @@ def test_for_each_makes_one_suite_per_value() -> None:
     )
     found = suite.parse(text, "mine.yaml")
     assert [(s.name, s.data["severity"]) for s in found] == [("mine-1", 1), ("mine-3", 3)]
+
+
+def test_other_methods_run_with_their_settings_when_named() -> None:
+    (found,) = suite.parse(GOOD + "other_methods: {sar: {lr: 0.5}, slow: {method: sar, lr: 0.1}}", "mine.yaml")
+    assert [spec.label for spec in specs(found, Choices(tasks=("fog",)))] == ["source", "tent"]
+    named = specs(found, Choices(methods=("sar", "slow", "tent"), tasks=("fog",)))
+    assert [(spec.method, spec.settings["lr"]) for spec in named] == [("sar", 0.5), ("sar", 0.1), ("tent", 0.001)]
+
+
+@pytest.mark.parametrize("name", suite.names())
+def test_settings_of_other_methods_exist(name: str) -> None:
+    for label, given in suite.load(name).other_methods.items():
+        method = given.get("method", label)
+        rest = {key: value for key, value in given.items() if key != "method"}
+        settings.check(method, registry.installed().load(method), rest)
 
 
 def test_unknown_suites_get_a_suggestion() -> None:

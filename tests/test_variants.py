@@ -74,8 +74,7 @@ def test_dpal_as_released_is_dpal_with_three_other_defaults() -> None:
     assert {name for name in own if own[name] != theirs[name]} == {"predictor_init", "similarity_batch", "score"}
 
 
-# cmf takes a setting of its parent away, which only importing it shows; no paper names it yet.
-@pytest.mark.parametrize("name", [name for name in registry.installed().names() if name != "cmf"])
+@pytest.mark.parametrize("name", registry.installed().names())
 def test_reports_read_the_same_defaults_without_importing_the_method(name: str) -> None:
     imported = settings.defaults(registry.installed().load(name))
     read = {key: value for key, value in comparable.defaults(name).items() if key != "batch_size"}

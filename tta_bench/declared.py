@@ -24,29 +24,38 @@ def constants(module: str, name: str) -> dict[str, Any]:
 
 
 def defaults(module: str, name: str) -> dict[str, Any]:
-    """Constant defaults of a class's constructor; settings that it hands on have those of its base class."""
+    """Constant defaults of a class's constructor; settings that it hands on have those of its base class.
+
+    `without=(…)` in a decorator of the constructor names settings of the base class that it does not take.
+    """
     found: dict[str, Any] = {}
+    refused: set[str] = set()
     for cls in _lineage(module, name):
-        own, hands_on = _own_defaults(cls)
-        found = {**own, **found}
+        own, dropped, hands_on = _own_defaults(cls)
+        found = {**{key: value for key, value in own.items() if key not in refused}, **found}
+        refused |= dropped
         if not hands_on:
             break
     return found
 
 
-def _own_defaults(cls: ast.ClassDef) -> tuple[dict[str, Any], bool]:
-    """The defaults that a class sets itself, and whether its constructor accepts those of its base class."""
+def _own_defaults(cls: ast.ClassDef) -> tuple[dict[str, Any], set[str], bool]:
+    """The defaults that a class sets, those of its base that it refuses, and whether it takes any of its base's."""
     own: dict[str, Any] = {}
+    dropped: set[str] = set()
     hands_on = True
     for node in cls.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
             own = {a.arg: d.value for a, d in pairs if isinstance(d, ast.Constant)}
             hands_on = node.args.kwarg is not None
+            calls = [call for call in node.decorator_list if isinstance(call, ast.Call)]
+            words = [word for call in calls for word in call.keywords if word.arg == "without"]
+            dropped = {name for word in words for name in ast.literal_eval(word.value)}
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__init__":
             words = node.value.keywords if isinstance(node.value, ast.Call) else []
             own = {w.arg: w.value.value for w in words if w.arg and isinstance(w.value, ast.Constant)}
-    return own, hands_on
+    return own, dropped, hands_on
 
 
 def _lineage(module: str, name: str) -> Iterator[ast.ClassDef]:

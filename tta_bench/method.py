@@ -35,7 +35,7 @@ class Method(ABC):
     replays the same stream bit for bit.
     """
 
-    # For `tta-bench list methods`, one short phrase each.
+    # For `tta-bench list methods` (paper) and `list methods NAME` (all), one short phrase each.
     paper: ClassVar[str] = ""
     adapts: ClassVar[str] = ""
     passes: ClassVar[str] = ""

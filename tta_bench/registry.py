@@ -119,8 +119,10 @@ def describe(names: Sequence[str]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": name,
+                "idea": (cls.__doc__ or "").strip().partition("\n")[0],
                 "paper": cls.paper,
                 "kind": cls.kind,
+                "adapts": cls.adapts or cls.kind,
                 "needs": ", ".join(cls.needs or (("source images",) if cls.needs_source else ())),
                 "batch_size": cls.published_batch_size,
                 "score_point": cls.score_point,

@@ -11,7 +11,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar
 
@@ -88,10 +88,15 @@ def arguments(
 def describe(cls: type) -> list[Key]:
     """The keys that `read` accepts for a dataclass, in order."""
     return [
-        Key(f.name, words(_hints(cls)[f.name]), _is_required(f), f.default, _meta(_hints(cls)[f.name], "description"))
+        Key(f.name, words(_hints(cls)[f.name]), _is_required(f), default(f), _meta(_hints(cls)[f.name], "description"))
         for f in fields(cls)
         if f.init
     ]
+
+
+def default(f: Field[Any]) -> Any:
+    """A field's default value; MISSING if it has none."""
+    return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 def words(hint: Any) -> str:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from tta_bench.cli import options
+from tta_bench.cli.tables import NARROW, details, say, say_problems, show
 from tta_bench.errors import UserError
 from tta_bench.plugins import OWN
 
@@ -20,29 +16,40 @@ if TYPE_CHECKING:
     from tta_bench.datasets import Dataset
     from tta_bench.suites.suite import Suite
 
-NARROW = 80  # fewer columns than this hold no table
-WIDE = 116  # nor do these a table of models, whose names are long
+WIDE = 116  # fewer columns hold no table of models, whose names are long
 FORMS = (
     ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
     ("TAG=FILE", "a timm model with weights from a local .safetensors, .pth, .bin or AugReg .npz file"),
     ("FILE", "a .safetensors file written by `tta-bench train-source`"),
 )
+ROOMY = 100  # columns that hold a paper's authors, too
+SCORED = {
+    "pre-update": "logits of the weights before the batch's update",
+    "perturbed": "logits of SAM's perturbed weights",
+    "post-update": "logits of the weights after the batch's update",
+}
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "list",
         help="list methods, suites, models or datasets",
-        description="List what is installed. Tables wrap to the terminal's width; in a pipe to $COLUMNS, or 120.",
+        description="List what is installed. `list methods NAME` shows one method with its settings. Tables wrap to "
+        "the terminal's width; in a pipe to $COLUMNS, or 120.",
     )
     verb.add_argument("what", choices=("methods", "suites", "models", "datasets"))
+    verb.add_argument("names", nargs="*", metavar="NAME", help="methods to show in detail, settings included")
     options.add_data_root(verb)
     verb.set_defaults(action=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.names and args.what != "methods":
+        raise UserError(f"list {args.what} {args.names[0]}: only `list methods` takes names")
     if args.what == "suites":
         _suites(args.data_root)
+    elif args.names:
+        _details_of_methods(args.names)
     else:
         {"methods": _methods, "models": _models, "datasets": _datasets}[args.what]()
     return 0
@@ -55,27 +62,48 @@ def _methods() -> None:
     if not names:
         registry.installed().entry("")  # says what to do
     rows = registry.describe(names)
-    _show(
-        ("method", "paper", "adapts", "needs", "batch", "scored", "passes", "from"),
+    short = NARROW <= options.narrow_console().width < ROOMY
+    show(
+        ("method", "paper", "adapts", "batch", "needs", "from"),
         [
             (
-                r["name"],
-                r["paper"],
-                r["kind"],
-                r["needs"] or "–",
-                str(r["batch_size"]),
-                r["score_point"],
-                r["passes"],
-                r["from"],
+                row["name"],
+                row["paper"].rpartition(", ")[2] if short else row["paper"],
+                row["kind"],
+                str(row["batch_size"]),
+                row["needs"] or "–",
+                row["from"],
             )
-            for r in rows
-            if "error" not in r
+            for row in rows
+            if "error" not in row
         ],
-        "needs: what a run needs besides the stream; batch: the published batch size; "
-        "scored: the weights that produce the scored logits, before or after the update (or SAM's perturbed weights); "
-        "passes: model passes per batch.",
+        "batch: the published batch size; needs: what a run needs besides the stream. "
+        "`tta-bench list methods NAME` shows what it adapts, its passes, the scored logits and all settings.",
     )
-    _say_problems([row["error"] for row in rows if "error" in row])
+    say_problems([row["error"] for row in rows if "error" in row])
+
+
+def _details_of_methods(names: Sequence[str]) -> None:
+    from tta_bench import registry, settings
+
+    for name in names:
+        cls = registry.installed().load(name)
+        (row,) = registry.describe([name])
+        defaults = {key: "none" if value is None else value for key, value in settings.defaults(cls).items()}
+        details(
+            name,
+            {
+                "idea": row["idea"],
+                "paper": row["paper"],
+                "adapts": row["adapts"],
+                "needs": row["needs"] or "nothing but the stream",
+                "published batch size": str(row["batch_size"]),
+                "passes per batch": row["passes"],
+                "scored": SCORED[row["score_point"]],
+                "settings": ", ".join(f"{key}={value}" for key, value in defaults.items()) or "none",
+                "from": row["from"],
+            },
+        )
 
 
 def _suites(root: Path) -> None:
@@ -100,20 +128,20 @@ def _suites(root: Path) -> None:
         answers = f"{found.paper}: {table.name}" if table else "–"
         counts = str(len(found.tasks)), model, str(found.batch_size)
         rows.append((found.name, *counts, needs or "nothing", there, answers, suite.library().owner(name)))
-    _show(
+    show(
         ("suite", "tasks", "model", "batch", "needs", "found", "paper", "from"),
         rows,
         "tasks: how many; batch: images per batch; needs: folder below --data-root; found: whether it exists "
         f"in {root} (`check` verifies that it is complete, `download --suite` brings it); "
         "paper: the paper and table that the suite reproduces (`report --paper`).",
     )
-    _say("full model names:")
+    say("full model names:")
     for tag in sorted(tag for model, tag in tags.items() if tag != model):
-        _say(f"  {tag}")
-    _say("layout below --data-root:")
+        say(f"  {tag}")
+    say("layout below --data-root:")
     for layout in sorted(filter(None, layouts.values())):
-        _say(f"  {layout}")
-    _say_problems(problems)
+        say(f"  {layout}")
+    say_problems(problems)
 
 
 def _data(found: Suite, root: Path) -> tuple[str, str]:
@@ -149,13 +177,13 @@ def _datasets() -> None:
             continue
         options = ", ".join(key.name for key in validate.parameters(cls, ()))
         rows.append((name, options or "–", cls.layout or "nothing", kinds().owner(name)))
-    _show(
+    show(
         ("kind", "options", "needs", "from"),
         rows,
         "kind: the `kind` of a suite's `data`; options: its other keys (docs/suites.md); "
         "needs: files below --data-root.",
     )
-    _say_problems(problems)
+    say_problems(problems)
 
 
 def _models() -> None:
@@ -177,69 +205,22 @@ def _models() -> None:
     for row in published.table():
         facts = _facts(row.classes, row.pixels, row.clean, row.licence)
         rows.append((row.model, *facts, f"trained on {row.data}", packaged.owner(row.model) or OWN))
-    _show(
+    show(
         ("model", "classes", "pixels", "clean %", "licence", "about", "from"),
         rows,
         "pixels: side of the input image; clean %: accuracy on clean test images, as published; "
         "–: not stated. Weights of models with a prefix or a tag come from their publisher (below).",
         least=WIDE,
     )
-    _say("--model takes these names, and:")
+    say("--model takes these names, and:")
     for usage, about in (*FORMS, *families):
-        _say(f"  {usage}: {about}")
-    _say("weights to download by hand:")
+        say(f"  {usage}: {about}")
+    say("weights to download by hand:")
     for row in published.table():
         if row.weights:
-            _say(f"  {row.model} ({row.data}): {row.weights}")
-    _say_problems(problems)
+            say(f"  {row.model} ({row.data}): {row.weights}")
+    say_problems(problems)
 
 
 def _facts(classes: int | None, pixels: int | None, clean: float | None, licence: str) -> tuple[str, ...]:
     return str(classes or "–"), str(pixels or "–"), "–" if clean is None else f"{clean:.2f}", licence or "–"
-
-
-def _say_problems(problems: Sequence[str]) -> None:
-    for problem in problems:
-        _say(problem, "red")
-
-
-def _show(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], footer: str, least: int = NARROW) -> None:
-    """A table; with fewer columns than `least` two lines for each row, on a narrow screen one for each value.
-
-    The last column, the package that provides a row, is left out if all come from tta-bench.
-    """
-    console = options.narrow_console()
-    if all(row[-1] == OWN for row in rows):
-        head, rows = head[:-1], [row[:-1] for row in rows]
-    else:
-        footer += f" {head[-1]}: the package that provides it."
-    if console.width < least:
-        for name, *cells in rows:
-            _say(name)
-            values = [f"{key}: {cell}" for key, cell in zip(head[1:], cells, strict=True)]
-            for line in values if console.width < NARROW else [", ".join(values)]:
-                _say(f"  {line}")
-        _say(footer)
-        return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in head:
-        # The first column holds names for the command line: they stay whole if they fit.
-        table.add_column(name, overflow="fold", no_wrap=name == head[0])
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
-    _say(footer)
-
-
-def _say(line: str, style: str = "") -> None:
-    """Print with a hanging indent; leading blanks indent further."""
-    console = options.narrow_console()
-    margin = " " * (2 + len(line) - len(line.lstrip()))
-    text = textwrap.fill(
-        line.strip(),
-        console.width,
-        initial_indent=margin,
-        subsequent_indent=f"{margin}  ",
-        break_on_hyphens=False,
-    )
-    console.print(Text(text, style=style))

@@ -67,7 +67,7 @@ def _other_conditions(cell: Cell, table: PaperTable) -> list[str]:
 
 def _other_settings(row: Row, table: PaperTable) -> str:
     cell, suite = row.first.cell, shipped_suite(row.first.cell)
-    given = suite.methods.get(row.first.label, {}) if suite else {}
+    given = suite.settings(row.first.label) if suite else {}
     expected = {**defaults(cell.method), **given, **table.settings.get(cell.method, {})}
     changed = {k: v for k, v in cell.own_settings.items() if k in expected and v != expected[k] and k != "seed"}
     differences = ", ".join(f"{key}={value} for {expected[key]}" for key, value in changed.items())

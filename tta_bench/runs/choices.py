@@ -50,7 +50,7 @@ def refuse_misnamed(suite: Suite, choices: Choices) -> None:
 
 def refuse_unknown(label: str, suite: Suite, choices: Choices) -> None:
     """Refuse a row that is neither in the suite nor an installed method, and names no method."""
-    known = {*suite.methods, *registry.installed().names()}
+    known = {*suite.methods, *suite.other_methods, *registry.installed().names()}
     if label not in known and "method" not in choices.overrides.get(label, {}):
         raise UserError(f"unknown method '{label}'{did_you_mean(label, known)}")
 
@@ -64,4 +64,4 @@ def refuse_unused_settings(choices: Choices, labels: Sequence[str]) -> None:
 
 def settings_of(label: str, suite: Suite, choices: Choices) -> settings.Settings:
     """The settings of a row: the suite's, overridden by the command line's."""
-    return {**suite.methods.get(label, {}), **choices.overrides.get(label, {})}
+    return {**suite.settings(label), **choices.overrides.get(label, {})}

@@ -39,7 +39,8 @@ def as_yaml(suite: Suite) -> str:
     content: dict[str, Any] = {}
     for f in fields(Suite):
         value = getattr(suite, f.name)
-        if f.default is MISSING or value != f.default:
+        default = validate.default(f)
+        if default is MISSING or value != default:
             content[f.name] = list(value) if isinstance(value, tuple) else value
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
     return f"# A copy of {suite.name}: give it a name of your own, so that results do not mix.\n{text}"

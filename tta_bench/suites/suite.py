@@ -27,6 +27,7 @@ _METHODS = (
     "Rows in order: a method's name with its settings for this suite, or your own label with `method: NAME` "
     "among its settings."
 )
+_OTHERS = "Settings of further methods for this suite; a method runs with them when `--methods` names it."
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Suite:
     ]
     batch_size: Annotated[Count, Meta(description="Images per batch.")]
     methods: Annotated[dict[str, dict[str, Any]], Meta(min_length=1, description=_METHODS)]
+    other_methods: Annotated[dict[str, dict[str, Any]], Meta(description=_OTHERS)] = field(default_factory=dict)
     version: Annotated[Count, Meta(description="Increase it when results must not be compared with older ones.")] = 1
     seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, description="Seeds of the stream order, one run each.")] = (
         0,
@@ -57,6 +59,12 @@ class Suite:
         for key in ("tasks", "seeds"):
             if (twice := _repeated(getattr(self, key))) is not None:
                 raise ValueError(f"{key}: '{twice}' is listed twice")
+        if twice := sorted(self.methods.keys() & self.other_methods.keys()):
+            raise ValueError(f"other_methods: '{twice[0]}' is among methods, too")
+
+    def settings(self, label: str) -> dict[str, Any]:
+        """The settings of a row in this suite; none for a method that it does not name."""
+        return {**self.methods, **self.other_methods}.get(label, {})
 
 
 @dataclass(frozen=True)
@@ -168,8 +176,9 @@ def _suite(content: Any, where: str) -> Suite:
         content = dict(content)
         if content.get("tasks") == "corruptions":
             content["tasks"] = list(CORRUPTIONS)
-        if isinstance(content.get("methods"), Mapping):
-            content["methods"] = {k: {} if v is None else v for k, v in content["methods"].items()}
+        for key in ("methods", "other_methods"):
+            if isinstance(content.get(key), Mapping):
+                content[key] = {k: {} if v is None else v for k, v in content[key].items()}
     return validate.read(Suite, content, where, also=(LOOP,))
 
 

@@ -1,0 +1,38 @@
+"""Mistakes in a method's settings, model or source data: the command line answers each with one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("t3a", "filter_k=0"), "filter_k is 0, expected 1 or more, or -1 to keep all supports"),
+        (("cotta", "augmentations=0"), "augmentations is 0, expected 1 or more; anchor_threshold 0 asks for none"),
+        (("memo", "augmentations=0"), "augmentations is 0, expected 1 or more views of each image"),
+        (("adacontrast", "queue_size=8"), "queue_size is 8, expected at least the batch size, 32"),
+        (("lame", "knn=0"), "knn is 0, expected 1 or more"),
+        (("roid", "temperature=0"), "temperature is 0, expected a number above 0"),
+        (("cmf", "momentum_src=0.5"), "method 'cmf' has no setting 'momentum_src'"),
+        (("foa", "population_size=1"), "population_size is 1, expected 4 or more"),
+        (("deyo", "patch_len=0"), "patch_len is 0, expected the number of patches along a side"),
+        (("dpal", "predictor_hidden=0"), "predictor_hidden is 0, expected 1 or more, or none for the model's width"),
+        (("bn-test",), "bn-test adapts the statistics of BatchNorm2d layers, and VisionTransformer has none"),
+        (("bn-alpha",), "bn-alpha adapts the statistics of BatchNorm2d layers, and VisionTransformer has none"),
+        (("dda",), "dda needs a diffusion model (dda.unet=FOLDER) or drawings made earlier (dda.generated=FOLDER)"),
+        (("dept-g",), "dept-g needs prompts that were trained with the source model: `tta-bench train-source"),
+    ],
+)
+def test_one_line_and_nothing_runs(cli: Cli, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    method, *settings = words
+    given = [word for setting in settings for word in ("--set", f"{method}.{setting}")]
+    run = ("run", "--suite", "digits-c-5", "--tasks", "fog", "--limit", 32, "--methods", method)
+    status, shown, error = cli(*run, *given, "--out", tmp_path / "run")
+    assert (status, error.count("\n")) == (2, 1)
+    assert said in error
+    assert "seed 0" not in shown
