@@ -7,10 +7,10 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing timing-baseline bench claims tune tune-digits tune-digits-others starts figures results results-digits wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
-	$(BIN)/tta-bench run
+	$(BIN)/tta-bench run --jobs 2
 
 # Two processes with one thread each halve the time on two cores; tests of one file share a process.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
@@ -42,6 +42,9 @@ bench: $(READY)           ## measure speed: one table, saved in .benchmarks with
 
 claims: $(READY)          ## verify README's claims on cost and speed, as ratios measured side by side (20 minutes)
 	$(BIN)/python -m pytest -q -s benchmarks/claims
+
+torture: $(READY)         ## do the worst to runs and their folders; writes the table of docs/reliability.md (an hour, as root)
+	$(BIN)/python -m benchmarks.torture
 
 # One seed for a coarse grid, three around its best value. A finished cell is not run again.
 TUNE := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite digit-pairs-c-holdout --out $(RUNS)/digit-pairs-c-holdout
@@ -118,18 +121,16 @@ results-digits: $(READY)  ## make results/digits-c-5, the small suite of the tes
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
 		--out results/digits-c-5/figures/curve.png
 
-figures: $(READY)         ## make the figures of docs/figures.md from `make results` (about 4 minutes on 2 idle cores)
-	rm -rf $(RUNS)/figures-sweep
-	$(BIN)/tta-bench run --suite digits-ablation-rho --limit 128 --out $(RUNS)/figures-sweep
-	$(BIN)/tta-bench inspect --method dpal --tasks gaussian_noise,snow,fog,contrast --batches 6 --images 1 \
-		--out $(RUNS)/figures-inspect
+figures: $(READY)         ## make the figures of docs/figures.md from `make results`
+	$(BIN)/tta-bench run --suite digit-pairs-ablation-rho --out $(RUNS)/digit-pairs-ablation-rho
+	$(BIN)/tta-bench inspect --suite demo --method dpal --batches 6 --images 1 --out $(RUNS)/demo-inspect-dpal
 	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 curve --tasks defocus_blur,snow,contrast \
 		--out docs/figures/curve.png
 	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 pareto --out docs/figures/pareto.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-sweep sweep --out docs/figures/sweep.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-inspect tsne --out docs/figures/tsne.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-inspect attention --out docs/figures/attention.png
-	$(BIN)/tta-bench figure $(RUNS)/figures-inspect correlation --out docs/figures/correlation.png
+	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-ablation-rho sweep --out docs/figures/sweep.png
+	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal tsne --out docs/figures/tsne.png
+	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal attention --out docs/figures/attention.png
+	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal correlation --out docs/figures/correlation.png
 
 wheel: $(READY)           ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation

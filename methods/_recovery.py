@@ -12,7 +12,7 @@ Recovery = Literal["released", "fixed"]
 `released`: the moving average stays as it was, and so does SAM's momentum; several recoveries may follow each
 other until the average has crept up. An accident of the authors' code, yet the code that was published with
 their numbers, and so the default: a benchmark's first duty is to compute what the authors' code computes.
-`fixed`: the average and all momentum start anew.
+`fixed`: the average and all momentum are reset too.
 """
 
 

@@ -46,6 +46,7 @@ class Adacontrast(Method):
     adapts = "all weights and biases but the classifier's; a teacher follows them"
     passes = "5 forwards, 1 backward"
     kind = "all weights"
+    computes_besides = "distances to the features in its queue"
     score_point = "post-update"
 
     def __init__(

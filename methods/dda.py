@@ -47,6 +47,7 @@ class Dda(Method):
     passes = "2 forwards; 50 forwards and backwards of a diffusion model"
     kind = "nothing"
     needs = ("diffusers", "a diffusion model")
+    computes_besides = "a diffusion model"
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.vits import TINY
 from tta_bench.cli.main import main
 
 torch.set_num_threads(1)
+os.environ["TTA_BENCH_IN_PROCESS"] = "1"  # a worker takes seconds to start; test_workers.py has its own
 
 SMALL = """
 name: small

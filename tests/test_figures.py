@@ -109,11 +109,11 @@ def test_a_sweep_that_is_not_fair_is_refused(sweep_folder: Path, run: Path) -> N
 
 
 def test_the_paper_of_a_suite_names_the_axis(tmp_path: Path) -> None:
-    suite = suites.load("digits-ablation-rho")
+    suite = suites.load("digit-pairs-ablation-rho")
     store = Store.create(tmp_path / "run", suite.name)
     for label in ("rho-0", "rho-0.5"):
         settings = {key: value for key, value in suite.methods[label].items() if key != "method"}
-        record = make_record("dpal", task="fog", suite=suite.name, data=suite.data, settings=settings)
+        record = make_record("dpal", task="speckle_noise", suite=suite.name, data=suite.data, settings=settings)
         save(store, replace(record, label=label))
     assert sweep.data(tmp_path / "run").axis == "ρ of the prediction networks"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests import trees
+from tests import hubs, trees
 from tests.works import CPU, requests
 from tta_bench import identity as code
 from tta_bench.records.store import Store
@@ -131,6 +131,30 @@ def test_a_finished_run_of_digits_needs_neither_torch_nor_images(small_suite: Pa
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert shown.strip().endswith("0 []"), shown
     assert "Reused 4 of 4 cells" in shown
+
+
+def test_a_finished_run_with_a_model_of_the_hub_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker process loads it from the cache by its name; later only files are looked at."""
+    import timm
+
+    trees.cifar_c(tmp_path)
+    hubs.cache(tmp_path / "hub", monkeypatch)
+    config = {**hubs.CONFIG, "num_classes": 10}
+    folder = hubs.cached(tmp_path / "hub", timm.create_model("test_vit", num_classes=10), config=config)
+    (tmp_path / "suite.yaml").write_text(
+        "name: mine\nabout: a test\nmodel: hf_hub:lab/vit\nbatch_size: 8\ntasks: [fog]\n"
+        "data: {kind: cifar-c, classes: 10, severity: 5, allow_partial: true}\nmethods: {source: {}}\n"
+    )
+    site, asked = Site(data_root=tmp_path, device="cpu"), requests(tmp_path / "suite.yaml")
+    store = Store.create(tmp_path / "run", "mine")
+    run_left(asked, Binder(site), store, Watcher())
+    (record,) = store.records()
+    assert (record.status, record.cell.model, record.cell.mean) == ("done", "hf_hub:lab/vit", (0.4, 0.5, 0.6))
+    _forget()
+    assert len(finished(asked, site, store)) == 1
+    later(folder / "config.json")
+    _forget()
+    assert finished(asked, site, store) == {}
 
 
 def test_corrected_labels_run_again(tmp_path: Path) -> None:

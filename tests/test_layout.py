@@ -110,6 +110,8 @@ def test_every_dependency_is_declared_and_every_declared_one_is_used() -> None:
         "import tta_bench.cli.main; tta_bench.cli.main.parser()",
         "from tta_bench.suites import suite; assert suite.names()",
         "from tta_bench.models import packaged; assert packaged.describe('digits-vit').num_classes == 10",
+        "from tta_bench.models import names; names.stamp('hf_hub:a/b'); names.stamp('tv:resnet50')",
+        "from tta_bench.models import names; names.stamp('robustbench:Standard=x.pt'); names.stamp('local-dir:x')",
         "from tta_bench.datasets import kind, kinds; assert [kind(name) for name in kinds().names()]",
     ],
 )

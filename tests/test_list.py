@@ -37,7 +37,17 @@ def test_tables_fit_the_width(
             "suites",
             ("needs: folder below --data-root", "found: whether it exists", "paper: the paper and table"),
         ),
-        ("models", ("pixels: side of", "TAG=FILE a timm model with weights from a local .safetensors")),
+        (
+            "models",
+            (
+                "pixels: side of",
+                "clean %: accuracy on clean test images, as published",
+                "TAG=FILE: a timm model with weights from a local .safetensors, .pth, .bin",
+                "hf_hub:OWNER/NAME: a timm model of the Hugging Face hub",
+                "tv:NAME[.WEIGHTS][=FILE]: a torchvision model",
+                "robustbench:Standard (CIFAR-10): https://drive.google.com/file/d/1t98aEuzeTL8P7Kpd5DIrCoCL21BNZUhC",
+            ),
+        ),
     ],
 )
 def test_short_names_are_explained_below(cli: Cli, what: str, explained: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from tests import trees
 from tests.conftest import SMALL, Cli
 from tta_bench.cli import options
-from tta_bench.cli.timing import telling
+from tta_bench.cli.progress import status_line
 from tta_bench.runs import execute as bench
 
 
@@ -71,8 +71,8 @@ def test_inspect_names_its_files(cli: Cli, folder: Path) -> None:
 
 def test_a_status_line_is_text() -> None:
     screen = Console(file=io.StringIO(), force_terminal=True)
-    with telling(screen) as tell:
-        tell("tent (note=[/x])")
+    with status_line(screen) as show:
+        show("tent (note=[/x])")
     assert "tent (note=[/x])" in screen.file.getvalue()  # type: ignore[attr-defined]
 
 

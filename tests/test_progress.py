@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tests.records import make_failure, make_record
-from tta_bench.cli.progress import LiveWatcher, watch
+from tta_bench.cli.progress import LiveWatcher, progress, watch
 
 
 def live(width: int = 100) -> LiveWatcher:
@@ -52,3 +52,15 @@ def test_a_pipe_gets_a_line_for_each_cell(terminal: bool, lines: int) -> None:
         watcher.on_record(make_record("source", 0.5), is_new=True)
         watcher.stop()
     assert console.file.getvalue().count("[1/1] source") == lines  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_job_shows_how_far_it_is(terminal: bool) -> None:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+    with progress(console, "epochs", lines=50) as shown:
+        for epoch in range(1, 201):
+            shown.update("training", epoch, 200, f"loss {1 / epoch:.3f}")
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "loss 0.005" in text
+    assert ("training: 200 of 200 epochs, loss 0.005" in text) == (not terminal)
+    assert terminal or text.count("\n") == 51  # the first epoch, then every fourth

@@ -12,12 +12,11 @@ import pytest
 from rich.console import Console
 
 from tests.records import keep, make_failure, make_record
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, clean
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import names, render
 from tta_bench.report.choose import comparison
-from tta_bench.report.names import clean
 from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import Table, accuracy_table, layout, time_table
@@ -86,12 +85,25 @@ def test_times_are_separated_by_torch_version() -> None:
     source, sar = make_record("source"), make_record("sar", ms=3)
     same = time_table(compare([on("2.15.0", source), on("2.15.0", sar)])).notes
     assert "Measured on chip, 2 threads." in same
-    assert not any(note.startswith("Times were") for note in same)
-    later = time_table(compare([on("2.15.0", source), on("2.16.0", sar)])).notes
-    assert "Measured on chip, 2 threads, torch 2.15.0 and chip, 2 threads, torch 2.16.0." in later
-    note = "Times were measured under different conditions: compare forwards and backwards instead."
-    assert note in later
-    assert note in time_table(compare([source, replace(sar, environment={"device_name": "c", "threads": 2})])).notes
+    assert not any(note.startswith("Left out") for note in same)
+    later = time_table(compare([on("2.15.0", source), on("2.16.0", sar)]))
+    assert "Measured on chip, 2 threads." in later.notes
+    note = "Left out of times, 1 cell measured on chip, 2 threads, torch 2.16.0: sar on fog, seed 0."
+    assert note in later.notes
+    assert entry(later, "sar", "seconds") == entry(later, "sar", "× Source") == "–"
+    assert entry(later, "sar", "forwards/image") == "1.00", "counts do not depend on the machine"
+
+
+def test_times_of_a_shared_device_are_left_out_where_others_are_not() -> None:
+    source, alone, fast = make_record("source"), make_record("sar", ms=3), make_record("sar", ms=30, task="snow")
+    shared = replace(fast, environment={**fast.environment, "shared": True})
+    table = time_table(compare([source, alone, shared]))
+    assert (
+        "Left out of times, 1 cell measured on chip, 2 threads, shared with other jobs: sar on snow, seed 0."
+        in table.notes
+    )
+    assert entry(table, "sar", "× Source") == "3.00"
+    assert "Measured on chip, 2 threads, shared with other jobs." in time_table(compare([shared])).notes
 
 
 def test_without_source_there_is_no_ratio() -> None:

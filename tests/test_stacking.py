@@ -87,7 +87,7 @@ def test_the_command_says_what_made_the_model(cli: Cli, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     status, shown, err = cli("train-source", "digit-pairs", "--seed", 7, "--epochs", 3)
     assert (status, err) == (0, "")
-    assert "epoch 3 of 3: loss" in shown
+    assert "training: 3 of 3 epochs, loss" in shown
     assert "digit_pairs_vit.safetensors" in shown
     note = (tmp_path / "digit_pairs_vit.md").read_text()
     assert "made by `tta-bench train-source digit-pairs --seed 7 --epochs 3`" in note

@@ -38,11 +38,11 @@ def test_gains_losses_and_costs_are_named(tmp_path: Path) -> None:
         "bad": {"fog": "half", "snow": "none"},
     }
     gains, losses, costs = sentences(tmp_path / "run", rows, {"good": 3.0, "bad": 2.0})
-    assert gains.startswith("Good (+40.0, ")
-    assert ") beats source on average; bad (-25.0, " in gains
+    assert gains.startswith("On average good (+40.0, ")
+    assert ") beats source; bad (-25.0, " in gains
     assert "loses to source; same (+0.0, -0.7 to +0.7) does not clearly differ from source" in gains
     assert losses == "Adapting clearly helps in 2 of 6 cells and harms in 1: bad on snow (50.0 to 0.0 %)."
-    assert costs == "An image takes this many times as long as with source: same 1.0, bad 2.0, good 3.0."
+    assert costs == "Time per image as a multiple of source: same 1.0, bad 2.0, good 3.0."
 
 
 def test_no_loss_is_said_so(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from tests.conftest import Cli
-from tta_bench.cli.timing import percent, seconds
+from tta_bench.cli.options import seconds
+from tta_bench.cli.timing import percent
 from tta_bench.errors import UserError
 from tta_bench.measure.ratio import Ratio
 from tta_bench.timing import baseline, output

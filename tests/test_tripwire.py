@@ -6,18 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests import trees
 from tests.conftest import SMALL, Cli
 from tests.records import keep, make_record
 from tests.works import CPU, requests
+from tta_bench.models import published
 from tta_bench.models.source import SourceModel
 from tta_bench.papers.answers import SourceRow, source_row
-from tta_bench.papers.paper import PaperTable, Published
+from tta_bench.papers.paper import PaperTable, Published, load
 from tta_bench.records.store import Store
+from tta_bench.report.comparable import why_not
+from tta_bench.report.rows import Row
 from tta_bench.report.runs import Runs
 from tta_bench.runs import tripwire
 from tta_bench.runs.bind import Binder
+from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec
 from tta_bench.streams.scenarios import scenario_of
 
@@ -97,6 +103,34 @@ def test_a_report_warns_about_the_weights_it_shows(tmp_path: Path) -> None:
     assert Runs([tmp_path / "run"]).warnings() == ["far off"]
 
 
+CIFAR = (
+    "name: mine\nabout: a test\nmodel: digits-vit\nbatch_size: 8\ntasks: [fog]\n"
+    "data: {kind: cifar-c, classes: 10, severity: 5, allow_partial: true}\nmethods: {source: {}}\n"
+)
+
+
+def by_clean_images(home: Path, monkeypatch: pytest.MonkeyPatch, accuracy: float, **choices: Any) -> list[str]:
+    """The warnings for a model whose authors state this accuracy on clean images."""
+    row = published.Published("digits-vit", "CIFAR-10", "cifar-c", 10, 32, accuracy, "", "")
+    monkeypatch.setattr(published, "table", lambda: (replace(row, classes=100, clean=1.0), row))
+    (home / "suite.yaml").write_text(CIFAR)
+    site = Site(data_root=home, device="cpu", in_process=True)
+    return list(tripwire.suspicions(requests(home / "suite.yaml", **choices), Binder(site)).values())
+
+
+def test_a_model_is_compared_with_its_published_clean_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = trees.cifar_c(tmp_path)
+    assert by_clean_images(tmp_path, monkeypatch, 99.0) == [], "there are no clean images"
+    labels = np.load(home / "labels.npy")
+    clean = np.zeros((len(labels) // 5, 32, 32, 3), np.uint8)
+    np.save(home / "original.npy", clean)
+    (warning,) = by_clean_images(tmp_path, monkeypatch, 99.9)
+    assert f"on {len(clean)} clean images, 99.9 % is published for digits-vit" in warning
+    measured = float(warning.split()[2])
+    assert by_clean_images(tmp_path, monkeypatch, measured) == [""]
+    assert by_clean_images(tmp_path, monkeypatch, measured, limit=1) == [], "too few images clear no warning"
+
+
 def test_every_source_model_is_tried_on_its_own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Binder.model
 
@@ -112,3 +146,20 @@ def test_every_source_model_is_tried_on_its_own_task(tmp_path: Path, monkeypatch
         "weights of contrast": "contrast",
         "weights of brightness": "brightness",
     }
+
+
+def test_other_weights_than_the_papers_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the rule of `report --paper`, which says that their numbers are not comparable."""
+    table = PaperTable(suites=("small",), model="the paper's model", source_below="too bad")
+    monkeypatch.setattr(tripwire, "source_row", lambda paper, suite, task: SourceRow(Published(99.9), table))
+    (tmp_path / "small.yaml").write_text(SMALL + "paper: dpal\n")
+    specs = requests(tmp_path / "small.yaml", methods=("source",))
+    assert list(tripwire.suspicions(specs, Binder(CPU)).values()) == [""]
+    record = make_record("source", model="digits-vit")
+    assert "other weights: digits-vit" in why_not(Row("source", (record,)), load("dpal"), table)[0]
+
+
+def test_a_suite_that_borrows_a_name_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expecting(monkeypatch, contrast=99.9)
+    (tmp_path / "small.yaml").write_text(SMALL.replace("name: small", "name: imagenet-c-5") + "paper: dpal\n")
+    assert tripwire.suspicions(requests(tmp_path / "small.yaml", methods=("source",)), Binder(CPU)) == {}

@@ -190,6 +190,12 @@ def test_wrong_names_are_named(name: str, said: str) -> None:
         models.load(name)
 
 
+def test_a_file_for_an_unknown_tag_is_refused(tiny: VisionTransformer, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="'test_vit.no_such_tag' cannot be .*no_such_tag") as caught:
+        models.load(f"test_vit.no_such_tag={saved(tiny, 'pth', tmp_path)}")
+    assert "\n" not in str(caught.value)
+
+
 def test_without_network_or_cache_one_line_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

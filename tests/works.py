@@ -7,7 +7,7 @@ from typing import Any
 
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.choices import Choices
-from tta_bench.runs.runner import Work
+from tta_bench.runs.host import Work
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec, specs
 from tta_bench.suites import suite

@@ -7,7 +7,6 @@ results.compare("source", "tent")
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import differences
+from tta_bench.report.current import recency
 from tta_bench.report.rows import Comparison, compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.shown import Shown
@@ -28,6 +28,7 @@ from tta_bench.runs.choices import Choices
 from tta_bench.runs.launch import launch
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
+from tta_bench.runs.site import data_root as default_root
 from tta_bench.streams.scenarios import Scenario, scenario_of
 from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
@@ -81,8 +82,7 @@ def run(
         compile=compile,
         overrides=overrides,
     )
-    root = data_root or os.environ.get("TTA_BENCH_DATA") or None
-    site = Site(Path(root) if root else None, Path(cache) if cache else None, workers, device)
+    site = Site(default_root(data_root), Path(cache) if cache else None, workers, device)
     folder = Path(out) if out else RUNS / chosen.name
     ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh)
     return Results(ready.store, ready.run(watcher or Watcher()))
@@ -160,7 +160,7 @@ def _matching_source(own: Sequence[Record], stored: Sequence[Record]) -> list[Re
         return []
     streams = {_match_key(record) for record in own}
     found = [r for r in stored if r.cell.method == "source" and r.status == "done" and _match_key(r) in streams]
-    newest = {_match_key(record): record for record in sorted(found, key=lambda record: record.finished_at)}
+    newest = {_match_key(record): record for record in sorted(found, key=recency)}
     return [record for record in found if record is newest[_match_key(record)]]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,10 @@ from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import IO
+
+from tta_bench.errors import UserError
+
+MOST_BYTES = 2**28  # of a file that is read whole; the predictions for 11 million images
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -39,6 +44,33 @@ def create_whole(path: Path, content: bytes) -> bool:
         except FileExistsError:
             return False
     return True
+
+
+def read_whole(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The content of a plain file; a pipe, a device, a folder or a huge file is a UserError, never waited for.
+
+    A file that cannot be opened raises OSError.
+    """
+    # Opening a pipe without a writer would wait for one; opening a terminal could make it ours.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        seen = os.fstat(handle)
+        if not stat.S_ISREG(seen.st_mode):
+            raise UserError(f"{path}: expected a plain file")
+        if seen.st_size > most:
+            raise UserError(f"{path}: is {seen.st_size:,} bytes long, expected at most {most:,}")
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(seen.st_size)
+    finally:
+        os.close(handle)
+
+
+def folder_below(folder: Path, name: str) -> Path:
+    """A folder of ours inside a folder that may be a stranger's: a link to another place is a UserError."""
+    place = folder / name
+    if place.is_symlink():
+        raise UserError(f"{place} is a symbolic link, so its files would go elsewhere: remove it, or pass --out")
+    return place
 
 
 @contextmanager

@@ -22,17 +22,31 @@ OWN = "tta_bench"
 
 # Every cell runs through these modules; the code of its data and of its method is hashed separately.
 HARNESS = (
-    *("runs.runner", "runs.session", "runs.scores", "runs.prepared", "runs.fairness", "method", "registry", "settings"),
+    *(
+        "runs.runner",
+        "runs.session",
+        "runs.adaptation",
+        "runs.answers",
+        "runs.host",
+        "runs.scores",
+        "runs.prepared",
+        "runs.fairness",
+        "method",
+        "registry",
+        "settings",
+    ),
     *("models.source", "models.packaged", "models.weights", "models.checkpoint", "models.precision"),
     *("data.loading", "data.cache", "data.images", "data.seeding"),
     *("streams.stream", "streams.scenarios", "streams.orders"),
-    *("measure.metrics", "measure.clock", "measure.cost", "measure.memory", "measure.process"),
+    *("measure.metrics", "measure.clock", "measure.cost", "measure.memory", "measure.process", "measure.flops"),
 )
 # Hashed modules import these, but they change no number that the cell does not name itself.
 SHAPES_NOTHING = frozenset(
     {
         "tta_bench",
+        "tta_bench.models.names",  # which the cell states
         *(f"tta_bench.{name}" for name in ("annotations", "errors", "files", "parse", "plugins", "system", "validate")),
+        *("tta_bench.download", "tta_bench.download.table"),
     }
 )
 

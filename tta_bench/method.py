@@ -55,6 +55,9 @@ class Method(ABC):
     uses_labels: ClassVar[bool] = False
     """Whether `prepare` uses the labels of source batches, if given."""
 
+    computes_besides: ClassVar[str] = ""
+    """What `adapt` computes outside the given model if that may cost as much as a pass, as "a diffusion model"."""
+
     score_point: ScorePoint = "pre-update"
     """Which weights computed the logits that `adapt` returns."""
 

@@ -12,6 +12,12 @@ from tta_bench.errors import UserError
 DEEPEST = 50  # levels; libyaml recurses in C and crashes the process at about 50,000
 MOST_VALUES = 100_000  # counted with aliases expanded: nine lines of aliases can mean a billion values
 
+# What only numbers beyond 1e308 have, with every digit written as 9; a hook for each number would take longer.
+AS_NINES = bytes.maketrans(b"012345678", b"9" * 9)
+LARGE_EXPONENT = re.compile(rb"[eE]\+?9{3,}(?![9a-fA-F])")  # and not a part of a hash
+MANY_DIGITS = b"9" * 300
+HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")  # JSON writes some characters as two halves; one is no text
+
 
 def from_yaml(text: str, where: str) -> Any:
     """Parse YAML text; `where` names it in errors.
@@ -31,11 +37,15 @@ def from_yaml(text: str, where: str) -> Any:
 def from_json(text: str | bytes, where: str) -> Any:
     """Parse JSON text; `where` names it in errors."""
     try:
-        content = json.loads(text, parse_constant=_refuse_constant)
+        raw = text if isinstance(text, bytes) else text.encode()
+        nines = raw.translate(AS_NINES)
+        is_large = MANY_DIGITS in nines or LARGE_EXPONENT.search(nines)
+        content = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite if is_large else None)
+        if HALF_A_CHARACTER.search(raw):
+            json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         reason = "too many levels" if isinstance(error, RecursionError) else _one_line(error)
         raise UserError(f"{where}: invalid JSON: {reason}") from error
-    raw = text.encode() if isinstance(text, str) else text
     if raw.count(b"[") + raw.count(b"{") <= DEEPEST:
         return content  # too few brackets to be deep; walking thousands of records takes seconds
     level: list[Any] = [content]
@@ -45,6 +55,13 @@ def from_json(text: str | bytes, where: str) -> Any:
             return content
         level = [child for node in nested for child in (node.values() if isinstance(node, dict) else node)]
     raise UserError(f"{where}: invalid JSON: more than {DEEPEST} levels")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value - value:  # infinite: inf - inf is NaN, which is true
+        raise ValueError(f"{text[:30]} is too large")
+    return value
 
 
 def _refuse_constant(name: str) -> None:

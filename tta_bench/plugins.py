@@ -13,10 +13,10 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import MissingPackage, UserError, did_you_mean, needs_packages
 
 OWN = "tta-bench"
-NAME = re.compile(r"[\w.-]+")
+NAME = re.compile(r"\w[\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,10 @@ class Group:
         """Import the object behind a name; any exception becomes a one-line UserError."""
         entry = self.entry(name)
         try:
-            return entry.load()
+            with needs_packages():
+                return entry.load()
+        except MissingPackage:
+            raise
         except (Exception, SystemExit) as error:  # third-party code may raise anything
             raise UserError(
                 f"{self.noun} '{name}' of {package(entry)} cannot be imported ({entry.value}): {one_line(error)}"

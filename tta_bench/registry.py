@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from tta_bench import plugins, settings
-from tta_bench.errors import UserError
+from tta_bench import declared, plugins, settings
+from tta_bench.errors import MissingPackage, UserError, needs_packages
 from tta_bench.identity import class_hash, code_hash, source_file
 from tta_bench.plugins import NAME, Group
 
@@ -33,6 +34,10 @@ class Registry(Group):
         if name not in self.given:
             self.entry(name)
 
+    def is_built_in(self, name: str) -> bool:
+        """Whether a method is one of tta-bench's own."""
+        return name not in self.given and self.owner(name) == plugins.OWN
+
     def code(self, name: str) -> str:
         """A hash of a method's code; does not import installed methods."""
         if name not in self.given:
@@ -43,7 +48,8 @@ class Registry(Group):
 
     def load(self, name: str) -> type[Method]:
         """Import the class behind a name; any exception becomes a one-line UserError."""
-        from tta_bench.method import Method
+        with needs_packages():
+            from tta_bench.method import Method
 
         if name in self.given:
             return self.given[name]
@@ -106,7 +112,7 @@ def describe(names: Sequence[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name in names:
         try:
-            cls = installed().load(name)
+            cls = _facts(name)
         except UserError as error:
             rows.append({"name": name, "error": str(error)})
             continue
@@ -125,3 +131,13 @@ def describe(names: Sequence[str]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _facts(name: str) -> Any:
+    """A method's class, or without torch an object with the constants of that class."""
+    try:
+        return installed().load(name)
+    except MissingPackage:
+        entry = installed().entry(name)
+        base = declared.constants("tta_bench.method", "Method")
+        return SimpleNamespace(**{**base, **declared.constants(entry.module, entry.attr)})

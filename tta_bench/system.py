@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,20 +31,40 @@ def interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM, which cluster schedulers send to end a job, like Ctrl-C: clean up and say how to resume."""
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at Ctrl-C and at SIGTERM, which cluster schedulers send to end a job.
+
+    During an import it is raised at the end of the import: Python ignores exceptions in the callbacks that release the
+    locks of modules, so a signal at such a moment would be lost.
+    """
     if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield
         return
+    outside = _open_imports(sys._getframe())
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        if _open_imports(frame) > outside:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)  # then SIGALRM asks again
+            return
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in (*handled, signal.SIGALRM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _open_imports(frame: FrameType | None) -> int:
+    """How many of these nested calls belong to the import system."""
+    found = 0
+    while frame is not None:
+        found += frame.f_code.co_filename.startswith("<frozen importlib")
+        frame = frame.f_back
+    return found
 
 
 @contextmanager

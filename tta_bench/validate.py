@@ -140,6 +140,10 @@ def _refuse_bad_keys(hint: Any, content: object, where: str, also: tuple[str, ..
         missing = [f"'{f.name}'" for f in fields(hint) if _is_required(f) and f.name not in content]
         if missing:
             raise UserError(f"{where}: missing key{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
+        for key in _nested(hint):
+            if key in content:
+                _refuse_bad_keys(known[key], content[key], f"{where}: {key}")
+        return
     for inner, entry, place in _parts(hint, content, where):
         _refuse_bad_keys(inner, entry, place)
 
@@ -192,6 +196,12 @@ def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
 def _hints(cls: Any) -> dict[str, Any]:
     found = typing.get_type_hints(cls, include_extras=True)
     return {f.name: found[f.name] for f in fields(cls) if f.init}
+
+
+@cache
+def _nested(cls: Any) -> list[str]:
+    """The keys of a schema that hold schemas. Asking each key would take a third of the time to read a record."""
+    return [name for name, hint in _hints(cls).items() if _holds_dataclass(hint)]
 
 
 @cache

@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.suites import suite
 
     console = options.console()
-    chosen, choices = suite.load(args.suite), options.choices(args)  # a typo is answered before torch is imported
+    chosen = suite.load(args.suite)
+    choices = options.choices(args, chosen)  # a typo is reported before torch is imported
     if args.contract:
         return _check_promises(chosen, choices, console)
     site = options.site(args)
@@ -80,7 +81,7 @@ def _check_promises(suite: Suite, choices: Choices, console: Console) -> int:
 
 
 def _check(suite: Suite, choices: Choices, site: Site) -> list[Finding]:
-    """All findings. Torch takes seconds to import, and so does listing ImageNet-C: both go on at once."""
+    """All findings. Importing torch and listing ImageNet-C take seconds each, so they run at the same time."""
     from tta_bench.preflight.findings import in_data
 
     with nullcontext() if "torch" in sys.modules else in_background(in_data, suite, choices, site) as data:
@@ -94,19 +95,15 @@ def _check(suite: Suite, choices: Choices, site: Site) -> list[Finding]:
 
 def _check_every_image(suite: Suite, choices: Choices, site: Site, console: Console) -> list[Finding]:
     """All findings, with a bar while images are opened: it needs the terminal, so no other process does this."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+    from tta_bench.cli.progress import progress
     from tta_bench.preflight.check import check
     from tta_bench.preflight.findings import in_data
 
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-
     def data() -> list[Finding]:
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-            bar = bars.add_task("")
+        with progress(console) as bar:
 
             def on_opened(task: str, done: int, total: int) -> None:
-                bars.update(bar, description=f"opening {task}", completed=done, total=total)
+                bar.update(f"opening {task}", done, total)
 
             return in_data(suite, choices, site, sample=None, on_opened=on_opened)
 

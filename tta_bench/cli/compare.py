@@ -27,8 +27,10 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.report import differences, render
     from tta_bench.report.choose import comparison
     from tta_bench.report.runs import Runs
-    from tta_bench.report.write import write_difference
+    from tta_bench.report.write import check_folder, write_difference
 
+    if args.out:
+        check_folder(args.out)
     runs = Runs(args.dirs)
     rows = comparison(runs.records, args.where)
     found = differences.difference(rows, args.a, args.b, runs)
@@ -37,5 +39,5 @@ def run(args: argparse.Namespace) -> int:
     console.print(differences.sentence(found))
     if args.out:
         files = write_difference(found, rows.suite, args.out)
-        options.tell_written(files, console)
+        options.say_written(files, console)
     return 0

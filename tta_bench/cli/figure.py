@@ -55,17 +55,18 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench.figures import kinds, style
+    from tta_bench.files import folder_below
 
     wanted = ("tasks", "methods", "cost", "setting", "block", "where")
     given = {name: getattr(args, name) for name in wanted if getattr(args, name) is not None}
-    stem, chosen = place(args.out or args.dir / "figures" / args.kind, args.format)
+    stem, chosen = place(args.out or folder_below(args.dir, "figures") / args.kind, args.format)
     with style.house_style():
         found, figure = kinds.make(args.kind, args.dir, given)
         files = style.save(figure, stem, chosen)
     console = options.console()
     for note in found.notes:
         console.print(note)
-    options.tell_written(files, console)
+    options.say_written(files, console)
     return 0
 
 

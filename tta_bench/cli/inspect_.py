@@ -32,7 +32,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument("--seed", type=options.seed, default=0, metavar="N", help="seed of the stream order (default: 0)")
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
-    verb.add_argument("--data-root", **options.DATA_ROOT)
+    options.add_data_root(verb)
     verb.add_argument(
         "--out", type=Path, metavar="DIR", help=f"inspection folder (default: {RUNS}/<suite>-inspect-<method>)"
     )
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         tasks=args.tasks,
         overrides=settings.parse(args.set),
     )
-    requests = specs(chosen, choices)  # a typo is answered before torch is imported
+    requests = specs(chosen, choices)  # a typo is reported before torch is imported
     from tta_bench.inspect.inspector import inspect
 
     site = Site(data_root=args.data_root, device=args.device)
@@ -75,5 +75,5 @@ def run(args: argparse.Namespace) -> int:
     )
     if found.manifest.lacking:
         console.print(f"Skipped attention on clean images: {found.manifest.lacking}")
-    options.tell_written(files, console)
+    options.say_written(files, console)
     return 0

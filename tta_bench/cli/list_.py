@@ -1,4 +1,4 @@
-"""`tta-bench list`: what is there."""
+"""`tta-bench list`: the installed methods, suites, datasets and models."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING
 from tta_bench.cli import options
 from tta_bench.cli.tables import NARROW, details, say, say_problems, show
 from tta_bench.errors import UserError
+from tta_bench.plugins import OWN
 
 if TYPE_CHECKING:
     from tta_bench.datasets import Dataset
     from tta_bench.suites.suite import Suite
 
+WIDE = 116  # fewer columns hold no table of models, whose names are long
+FORMS = (
+    ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
+    ("TAG=FILE", "a timm model with weights from a local .safetensors, .pth, .bin or AugReg .npz file"),
+    ("FILE", "a .safetensors file written by `tta-bench train-source`"),
+)
 ROOMY = 100  # columns that hold a paper's authors, too
 SCORED = {
     "pre-update": "logits of the weights before the batch's update",
@@ -32,7 +39,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument("what", choices=("methods", "suites", "models", "datasets"))
     verb.add_argument("names", nargs="*", metavar="NAME", help="methods to show in detail, settings included")
-    verb.add_argument("--data-root", **options.DATA_ROOT)
+    options.add_data_root(verb)
     verb.set_defaults(action=run)
 
 
@@ -99,12 +106,13 @@ def _details_of_methods(names: Sequence[str]) -> None:
         )
 
 
-def _suites(root: Path | None) -> None:
+def _suites(root: Path) -> None:
     from tta_bench.datasets.listing import is_folder
     from tta_bench.papers.answers import own_table
+    from tta_bench.runs.site import data_root
     from tta_bench.suites import suite
 
-    if root is not None and not is_folder(root):
+    if not is_folder(root) and root != data_root():  # the default folder appears with the first download
         raise UserError(f"--data-root {root} is not a folder")
     rows, layouts, tags, problems = [], {}, {}, list(suite.library().problems)
     for name in suite.names():
@@ -114,7 +122,7 @@ def _suites(root: Path | None) -> None:
         except UserError as error:
             problems.append(f"suite '{name}' of {suite.library().owner(name)}: {error}")
             continue
-        needs, model = layout.partition("/")[0], found.model.partition(".")[0]
+        needs, model = layout.partition("/")[0], found.model.rpartition("/")[2].partition(".")[0]
         layouts[needs], tags[model] = layout, found.model
         table = own_table(found)
         answers = f"{found.paper}: {table.name}" if table else "–"
@@ -124,7 +132,7 @@ def _suites(root: Path | None) -> None:
         ("suite", "tasks", "model", "batch", "needs", "found", "paper", "from"),
         rows,
         "tasks: how many; batch: images per batch; needs: folder below --data-root; found: whether it exists "
-        "(?: pass --data-root; `check` verifies that it is complete); "
+        f"in {root} (`check` verifies that it is complete, `download --suite` brings it); "
         "paper: the paper and table that the suite reproduces (`report --paper`).",
     )
     say("full model names:")
@@ -136,21 +144,20 @@ def _suites(root: Path | None) -> None:
     say_problems(problems)
 
 
-def _data(found: Suite, root: Path | None) -> tuple[str, str]:
+def _data(found: Suite, root: Path) -> tuple[str, str]:
     """What a suite needs on disk, and whether it is there."""
     from tta_bench.datasets import open_dataset
 
     dataset = open_dataset(found.data, found.tasks, root)
     if not dataset.layout:
         return "", "yes"
-    if root is None:
-        return dataset.layout, "?"
-    there = sum(_seems_there(dataset, task) for task in found.tasks)
+    there = sum(seems_there(dataset, task) for task in found.tasks)
     whole = there == len(found.tasks)
     return dataset.layout, "yes" if whole else f"{there} of {len(found.tasks)} tasks" if there else "no"
 
 
-def _seems_there(dataset: Dataset, task: str) -> bool:
+def seems_there(dataset: Dataset, task: str) -> bool:
+    """Whether a task seems to be on disk; no data at all means no."""
     try:
         return dataset.seems_there(task)
     except UserError:
@@ -180,23 +187,40 @@ def _datasets() -> None:
 
 
 def _models() -> None:
-    from tta_bench.models import packaged
+    from tta_bench.models import packaged, published
+    from tta_bench.models.packaged import Family
 
-    rows, problems = [], []
+    rows, families, problems = [], [], []
     for name in packaged.installed().names():
         try:
-            found = packaged.describe(name)
+            found = packaged.entry(name)
         except UserError as error:
             problems.append(str(error))
             continue
-        sizes = [str(size or "–") for size in (found.num_classes, found.input_size)]
-        rows.append((name, *sizes, found.about or "–", packaged.installed().owner(name)))
-    show(("model", "classes", "pixels", "about", "from"), rows, "pixels: side of the input image.")
+        if isinstance(found, Family):
+            families.append((found.usage, found.about))
+        else:
+            facts = _facts(found.num_classes, found.input_size, found.clean, found.licence)
+            rows.append((name, *facts, found.about or "–", packaged.owner(name)))
+    for row in published.table():
+        facts = _facts(row.classes, row.pixels, row.clean, row.licence)
+        rows.append((row.model, *facts, f"trained on {row.data}", packaged.owner(row.model) or OWN))
+    show(
+        ("model", "classes", "pixels", "clean %", "licence", "about", "from"),
+        rows,
+        "pixels: side of the input image; clean %: accuracy on clean test images, as published; "
+        "–: not stated. Weights of models with a prefix or a tag come from their publisher (below).",
+        least=WIDE,
+    )
     say("--model takes these names, and:")
-    for what, told in (
-        ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
-        ("TAG=FILE", "a timm model with weights from a local .safetensors, .pth or AugReg .npz file"),
-        ("FILE", "a .safetensors file written by `tta-bench train-source`"),
-    ):
-        say(f"  {what:<9} {told}")
+    for usage, about in (*FORMS, *families):
+        say(f"  {usage}: {about}")
+    say("weights to download by hand:")
+    for row in published.table():
+        if row.weights:
+            say(f"  {row.model} ({row.data}): {row.weights}")
     say_problems(problems)
+
+
+def _facts(classes: int | None, pixels: int | None, clean: float | None, licence: str) -> tuple[str, ...]:
+    return str(classes or "–"), str(pixels or "–"), "–" if clean is None else f"{clean:.2f}", licence or "–"

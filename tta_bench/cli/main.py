@@ -10,36 +10,24 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import tta_bench
-from tta_bench.cli import (
-    check,
-    compare,
-    figure,
-    inspect_,
-    list_,
-    make_corrupted,
-    profile,
-    report,
-    run,
-    suite,
-    timing,
-    train_source,
-    tune,
-)
-from tta_bench.errors import UserError
-from tta_bench.system import terminated_as_interrupted
+from tta_bench.errors import UserError, clean, needs_packages
+from tta_bench.system import interruptible
 
 EXAMPLES = """\
 examples:
   tta-bench run                                     compare methods on the embedded suite: no download, no GPU
   tta-bench run --methods sar,dpal --suite imagenet-c-5 --data-root /data
+  tta-bench run --jobs 2                            two cells at a time; see docs/clusters.md for GPUs and Slurm
+  tta-bench download --suite cifar10-c-5            bring what a suite needs
   tta-bench check --suite demo                      find problems before a run
   tta-bench report results/runs/demo                rebuild the tables from the records
   tta-bench report results/runs/demo --where limit=none          select records if a folder mixes limits
   tta-bench compare results/runs/demo --a sar --b dpal           a difference and its interval
+  tta-bench verify results/runs/demo --rerun 2       recompute everything, and run two cells again
   tta-bench figure results/runs/demo pareto                      plot accuracy against cost
   tta-bench inspect --method dpal --tasks fog,contrast           record attention and features for figures
 
-exit status: 0 success, 1 a cell failed, 2 invalid input, 130 interrupted
+exit status: 0 success, 1 a cell or a check failed, 2 invalid input or unusable files, 130 interrupted
 """
 
 
@@ -52,6 +40,26 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line; building it imports nothing heavy."""
+    from tta_bench.cli import (
+        check,
+        compare,
+        download,
+        figure,
+        inspect_,
+        list_,
+        make_corrupted,
+        profile,
+        report,
+        run,
+        status,
+        suite,
+        timing,
+        train_source,
+        tune,
+        verify,
+        work,
+    )
+
     top = Parser(
         prog="tta-bench",
         description="Compare test-time adaptation methods fairly: same weights, same images, same order.",
@@ -62,11 +70,14 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(title="commands", dest="verb", required=True, metavar="COMMAND", parser_class=Parser)
     for verb in (
         run,
+        status,
         report,
         compare,
+        verify,
         list_,
         suite,
         check,
+        download,
         tune,
         train_source,
         make_corrupted,
@@ -74,6 +85,7 @@ def parser() -> argparse.ArgumentParser:
         figure,
         timing,
         profile,
+        work,
     ):
         verb.add(verbs)
     return top
@@ -90,28 +102,31 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; a user's mistake is one line on stderr and status 2."""
     # OpenMP's threads wait by spinning, for so long that two busy processes on one machine crawl. A short spin is as
-    # quick on an idle machine and harmless on a busy one. Read when torch is imported; a user's own value stands.
+    # quick on an idle machine and harmless on a busy one. Read when torch is imported; a user's own value is kept.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     for channel in (sys.stdout, sys.stderr):
         if isinstance(channel, io.TextIOWrapper):
-            channel.reconfigure(errors="replace")  # a terminal without our signs shows a ? and goes on
+            channel.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
     arguments = list(sys.argv[1:] if argv is None else argv)
-    _refuse_empty(arguments)
-    args = parser().parse_args(arguments)
-    args.command = ["tta-bench", *arguments]
+    verb = ""
     try:
-        with terminated_as_interrupted():
-            status: int = args.action(args)
+        with interruptible(), needs_packages():
+            _refuse_empty(arguments)
+            args = parser().parse_args(arguments)
+            args.command = ["tta-bench", *arguments]
+            verb = args.verb
+            result: int = args.action(args)
+            sys.stdout.flush()
     except UserError as error:
-        print(f"tta-bench: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"tta-bench: error: {clean(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("tta-bench: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone
-        sys.stderr.close()
-        return 0
-    return status
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python flushes what is left
+        return 1 if verb == "run" else 0  # a run that was cut short is no success
+    return result
 
 
 if __name__ == "__main__":

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-LINE_EVERY = 30.0  # seconds, where there is no terminal
 NAMED = 20  # bad images that are listed at the end
 
 
@@ -43,6 +37,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from tta_bench.cli.progress import progress
     from tta_bench.corruptions import CORRUPTIONS
     from tta_bench.datasets.make_corrupted import Job, check, find_images, make
     from tta_bench.system import cores
@@ -54,18 +49,21 @@ def run(args: argparse.Namespace) -> int:
     console.print(f"{len(images)} images, {job.files_per_image} files each, into {job.out}", soft_wrap=True)
     workers = min(args.workers or cores(), len(images))
     start, done, written, kept, bad = time.monotonic(), 0, 0, 0, []
+
+    def rate(done: int) -> float:
+        return done / max(time.monotonic() - start, 1e-9)
+
     try:
-        with closing(make(job, images, workers)) as outcomes, meter(len(images), console) as show:
+        with closing(make(job, images, workers)) as outcomes, progress(console) as bar:
             for outcome in outcomes:
                 done, written, kept = done + 1, written + outcome.written, kept + outcome.kept
                 if outcome.error:
                     bad.append(outcome)
-                show.update(done)
+                bar.update("corrupting", done, len(images), f"{rate(done):.1f} per second")
     except KeyboardInterrupt:
         console.print(f"Interrupted: {done} of {len(images)} images are done. Run the same command again to resume.")
         return 130
-    rate = done / max(time.monotonic() - start, 1e-9)
-    console.print(f"{written} files written, {kept} existed; {rate:.1f} images per second.")
+    console.print(f"{written} files written, {kept} existed; {rate(done):.1f} images per second.")
     for outcome in bad[:NAMED]:
         console.print(f"BAD {outcome.error}", soft_wrap=True)
     if bad:
@@ -73,42 +71,6 @@ def run(args: argparse.Namespace) -> int:
             f"{len(bad)} of {len(images)} images cannot be read. Replace them and run the same command again."
         )
     return 1 if bad else 0
-
-
-class Meter:
-    """Says how far it is, as lines now and then."""
-
-    def __init__(self, total: int, console: Console) -> None:
-        self.total = total
-        self.console = console
-        self.start = self.told = time.monotonic()
-
-    def update(self, done: int) -> None:
-        now = time.monotonic()
-        if now - self.told > LINE_EVERY:
-            self.told = now
-            self.console.print(f"{done} of {self.total} images, {done / (now - self.start):.1f} per second")
-
-
-@contextmanager
-def meter(total: int, console: Console) -> Iterator[Meter]:
-    """A bar on a terminal, lines elsewhere."""
-    if not console.is_terminal:
-        yield Meter(total, console)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    class Bar(Meter):
-        def update(self, done: int) -> None:
-            rate = done / max(time.monotonic() - self.start, 1e-9)
-            bars.update(task, completed=done, note=f"{rate:.1f} images/s")
-
-    note = TextColumn("{task.fields[note]}", markup=False)
-    with Progress(
-        BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note, console=console, transient=True
-    ) as bars:
-        task = bars.add_task("", total=total, note="")
-        yield Bar(total, console)
 
 
 def severities(text: str) -> tuple[int, ...]:

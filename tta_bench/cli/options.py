@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tta_bench.runs.site import data_root
 from tta_bench.streams.scenarios import SCENARIOS, Scenario, scenario_of
 from tta_bench.suites import suite
 
@@ -21,12 +23,6 @@ if TYPE_CHECKING:
 
 
 RUNS = Path("results/runs")
-DATA_ROOT: dict[str, Any] = {
-    "type": Path,
-    "metavar": "DIR",
-    "default": os.environ.get("TTA_BENCH_DATA") or None,  # empty as good as not set
-    "help": "folder that holds the datasets (default: $TTA_BENCH_DATA); embedded suites need none",
-}
 
 
 def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, methods: bool = True) -> None:
@@ -37,6 +33,8 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     what.add_argument("--suite", default=suite, metavar="NAME", help="suite name or YAML file (default: %(default)s)")
     what.add_argument("--tasks", type=names, default=(), metavar="A,B,…", help=_TASKS)
     what.add_argument("--model", metavar="NAME", help=_MODEL)
+    if methods:
+        what.add_argument("--settings", type=Path, metavar="FILE", help=_SETTINGS)
     what.add_argument("--set", action="append", default=[], metavar="M.KEY=VALUE", help=_SET)
     how = verb.add_argument_group("how to run")
     how.add_argument("--seeds", type=seeds, default=(), metavar="0,1,2", help=_SEEDS)
@@ -52,15 +50,28 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how.add_argument("--compile", action="store_true", help="compile the model: slower start, faster batches")
     how.add_argument("--workers", type=whole, metavar="N", help=_WORKERS)
     how.add_argument("--cache", type=Path, metavar="DIR", help=_CACHE)
-    how.add_argument("--data-root", **DATA_ROOT)
+    add_data_root(how)
+    how.add_argument("--time-limit", type=seconds, metavar="2h", help=_TIME_LIMIT)
+    how.add_argument("--in-process", action="store_true", help=_IN_PROCESS)
 
 
+def add_data_root(parser: argparse._ActionsContainer) -> None:
+    """Where the datasets are: read when the command line is."""
+    default = data_root()
+    parser.add_argument("--data-root", type=Path, metavar="DIR", default=default, help=_DATA_ROOT)
+
+
+_TIME_LIMIT = "longest time for one cell, as 90s, 30m or 2h (default: 50 times Source's, at least 10 minutes)"
+_IN_PROCESS = "adapt in this process instead of a worker: for debuggers, without isolation (or $TTA_BENCH_IN_PROCESS)"
+_DATA_ROOT = "folder that holds the datasets (default: %(default)s; $TTA_BENCH_DATA changes it)"
 _METHODS = "methods, in row order (default: the suite's)"
 _TASKS = "run only these tasks of the suite (default: all)"
 _MODEL = (
-    "a name from `list models`, a timm tag, TAG=FILE (a timm model with weights from a local .safetensors, .pth or "
-    "AugReg .npz file), or a .safetensors file written by train-source (default: the suite's)"
+    "a name from `list models`, a timm tag, TAG=FILE (a timm model with weights from a local .safetensors, .pth, .bin "
+    "or AugReg .npz file), hf_hub:OWNER/NAME (a timm model of the Hugging Face hub), or a .safetensors file written by "
+    "train-source (default: the suite's)"
 )
+_SETTINGS = "settings that `tta-bench tune` chose and wrote; reports say on which data"
 _SET = "a method setting, as in METHOD.lr=0.01; repeatable"
 _SEEDS = "seeds of the stream order, one run each (default: the suite's)"
 _SCENARIO = "how tasks become streams; " + "; ".join(f"{name}: {cls.about}" for name, cls in SCENARIOS.items())
@@ -70,12 +81,12 @@ _CACHE = "cache decoded images here, so that later methods load faster"
 _DEVICE = "auto, cpu, cuda, cuda:N or mps (default: auto, a GPU if there is one)"
 
 
-def choices(args: argparse.Namespace) -> Choices:
+def choices(args: argparse.Namespace, suite: Suite) -> Choices:
     """The options of `add_choices` as the harness takes them."""
     from tta_bench import settings
     from tta_bench.runs.choices import Choices
 
-    return Choices(
+    found = Choices(
         methods=args.methods,
         model=args.model,
         seeds=args.seeds,
@@ -87,6 +98,11 @@ def choices(args: argparse.Namespace) -> Choices:
         compile=args.compile,
         overrides=settings.parse(args.set),
     )
+    if getattr(args, "settings", None) is None:
+        return found
+    from tta_bench.runs.tuned import with_tuned
+
+    return with_tuned(found, suite, args.settings)
 
 
 def scenario(args: argparse.Namespace) -> Scenario:
@@ -108,15 +124,22 @@ def site(args: argparse.Namespace) -> Site:
     """Where to run, as the harness takes it."""
     from tta_bench.runs.site import Site
 
-    return Site(data_root=args.data_root, cache=args.cache, workers=args.workers, device=args.device)
+    return Site(
+        data_root=args.data_root,
+        cache=args.cache,
+        workers=args.workers,
+        device=args.device,
+        time_limit=args.time_limit,
+        in_process=args.in_process or Site().in_process,
+    )
 
 
 def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
-    """Suite and choices of a command line, their names checked: a typo is answered before torch is imported."""
+    """Suite and choices of a command line, their names checked: a typo is reported before torch is imported."""
     from tta_bench.runs.choices import refuse_misnamed
 
     found = suite.load(args.suite)
-    asked = choices(args)
+    asked = choices(args, found)
     refuse_misnamed(found, asked)
     return found, asked
 
@@ -138,10 +161,23 @@ def _literal(width: int | None = None) -> Console:
     """Shows text as it is: a path may have [brackets] or :colons: in it, which rich would read as markup and emoji."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    class Literal(Console):
+        def print(self, *objects: Any, **kwargs: Any) -> None:
+            super().print(*(_harmless(one) if isinstance(one, str) else one for one in objects), **kwargs)
+
+        def on_broken_pipe(self) -> None:
+            """Leave it to `main`: rich would exit with status 1."""
+            raise BrokenPipeError
+
+    return Literal(highlight=False, markup=False, emoji=False, width=width)
 
 
-def tell_written(files: Iterable[Path], screen: Console) -> None:
+def _harmless(text: str) -> str:
+    """The same lines without control characters, which a name in a stranger's folder may have."""
+    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
+
+
+def say_written(files: Iterable[Path], screen: Console) -> None:
     """Names files on one line, however long: a name that is broken into two cannot be copied."""
     screen.print(f"Written: {', '.join(map(str, files))}", soft_wrap=True)
 
@@ -198,3 +234,11 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got '{text}'")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    """`90`, `90s`, `2m` or `2h`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text)
+    if not found or float(found[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"expected a time above 0 as in 90s, 2m or 2h, got '{text}'")
+    return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
 from tta_bench.cli.options import RUNS
-from tta_bench.cli.timing import add_workload, refuse_unwritable, spec, telling
+from tta_bench.cli.timing import add_workload, refuse_unwritable, spec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,24 +33,25 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # torch's profiler talks to stderr; read when torch is imported
+    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # torch's profiler writes to stderr; read when torch is imported
     args.methods = (args.method,)
     asked = spec(args)
     trace = args.trace or RUNS / f"profile-{args.method}.json"
     if args.trace is None:
         RUNS.mkdir(parents=True, exist_ok=True)
     refuse_unwritable(trace)
+    from tta_bench.cli.progress import status_line
     from tta_bench.timing.profile import take
     from tta_bench.timing.workload import prepare
 
     console = options.console()
-    with telling(console) as tell:
+    with status_line(console) as show:
         prepared = prepare(asked, args.data_root)
-        tell(f"profiling {args.method}")
+        show(f"profiling {args.method}")
         label = list(prepared.workload.methods)[-1]
         found = take(prepared, label, trace)
     _show(label, found, console)
-    options.tell_written([trace], console)
+    options.say_written([trace], console)
     return 0
 
 

@@ -1,15 +1,15 @@
-"""How a run looks while it goes on: a growing table and bars on a terminal, one plain line per cell elsewhere."""
+"""Progress of every command: bars on a terminal, plain lines elsewhere. A run also shows its growing table."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import mean
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -18,9 +18,79 @@ from tta_bench.report.names import columns
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.spec import CellSpec
 
+MOST_BARS = 16  # more do not fit on a screen
+LINE_EVERY = 30.0  # seconds: a slow job shows that it is alive
+
+
+class Lines:
+    """Progress as plain lines: about as many as `lines` for the whole job, and one every 30 s."""
+
+    def __init__(self, console: Console, unit: str = "images", lines: int = 10) -> None:
+        self.console = console
+        self.unit = unit
+        self.lines = lines
+        self.shown = ("", 0)
+        self.shown_at = time.monotonic()
+
+    def update(self, what: str, done: int, total: int, note: str = "") -> None:
+        step, now = (what, self.lines * done // total), time.monotonic()
+        if step != self.shown or now - self.shown_at > LINE_EVERY:
+            self.shown, self.shown_at = step, now
+            self.show(what, done, total, note)
+
+    def show(self, what: str, done: int, total: int, note: str) -> None:
+        self.console.print(f"{what}: {done:,} of {total:,} {self.unit}{note and f', {note}'}", soft_wrap=True)
+
+
+class Bar(Lines):
+    """Progress as a bar."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self.bars = Progress(*bar_columns(), console=console, transient=True)
+        self.bar = self.bars.add_task("", total=None, note="")
+        self.what = ""
+
+    def update(self, what: str, done: int, total: int, note: str = "") -> None:
+        if what != self.what:  # another job: its speed is its own
+            self.what = what
+            self.bars.reset(self.bar, description=what, total=total)
+        self.bars.update(self.bar, completed=done, note=note)
+
+
+@contextmanager
+def progress(console: Console, unit: str = "images", lines: int = 10) -> Iterator[Lines]:
+    """A bar on a terminal, which is gone at the end; lines elsewhere."""
+    if not console.is_terminal:
+        yield Lines(console, unit, lines)
+        return
+    bar = Bar(console)
+    with bar.bars:
+        yield bar
+
+
+@contextmanager
+def status_line(console: Console) -> Iterator[Callable[[str], None]]:
+    """A function that shows the current step: in place on a terminal, nothing elsewhere."""
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("preparing") as shown:
+        yield lambda text: shown.update(Text(text))  # a string would be read as markup
+
+
+def bar_columns() -> tuple[ProgressColumn, ...]:
+    return (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+
 
 class RunWatcher(Watcher):
-    """Counts cells and says a line about each."""
+    """Counts cells and prints a line about each."""
 
     def __init__(self, cells: int, console: Console) -> None:
         self.cells = cells
@@ -28,14 +98,11 @@ class RunWatcher(Watcher):
         self.finished = 0
         self.kept = 0
         self.reused = 0
-        self.cached = ("", 0)
+        self.caching = Lines(console)
         self.waits = False
 
     def on_cache(self, name: str, done: int, total: int) -> None:
-        tenth = 10 * done // total
-        if (name, tenth) != self.cached:  # a line for each tenth
-            self.cached = name, tenth
-            self.console.print(f"caching {name}: {done:,} of {total:,} images")
+        self.caching.update(f"caching {name}", done, total)
 
     def on_damage(self, spec: CellSpec) -> None:
         name = f"{spec.label} on {spec.name}, seed {spec.seed}"
@@ -60,13 +127,30 @@ class RunWatcher(Watcher):
         """Print a line about a cell that has ended."""
         self.console.print(f"[{self.kept:>{len(str(self.cells))}}/{self.cells}] {_line(record)}")
 
-    def tell_reused(self, advice: str) -> None:
-        """Nobody should take an old result for a new one in silence."""
+    def say_reused(self, advice: str) -> None:
+        """Say which results are old: nobody should take them for new ones."""
         if self.reused:
             self.console.print(f"Reused {self.reused} of {self.cells} cells ({advice}).")
 
     def stop(self) -> None:
-        """Take moving parts off the screen."""
+        """Remove moving parts from the screen."""
+
+
+class WorkerBar(Watcher):
+    """The bar of one of several workers."""
+
+    def __init__(self, bars: Progress) -> None:
+        self.bars = bars
+        self.bar = bars.add_task("", total=None, note="", visible=False)
+
+    def on_start(self, spec: CellSpec, images: int) -> None:
+        self.bars.reset(self.bar, description=f"{spec.label} on {spec.name}", total=images, note="", visible=True)
+
+    def on_batch(self, images: int, accuracy: float) -> None:
+        self.bars.update(self.bar, completed=images, note=f"{100 * accuracy:.1f} %")
+
+    def on_worker_end(self) -> None:
+        self.bars.remove_task(self.bar)
 
 
 class LiveWatcher(RunWatcher):
@@ -74,18 +158,12 @@ class LiveWatcher(RunWatcher):
 
     def __init__(self, cells: int, console: Console) -> None:
         super().__init__(cells, console)
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        self.bars = Progress(*columns, console=console)
+        self.bars = Progress(*bar_columns(), console=console)
         self.all = self.bars.add_task("all cells", total=cells, note="")
         self.one = self.bars.add_task("", total=None, note="", visible=False)
         self.live = Live(self, console=console, refresh_per_second=4, transient=True)
         self.shown = 0.0
+        self.cached = ("", 0)
         self.current: tuple[CellSpec, int] | None = None
         self.scores: dict[str, dict[str, list[float]]] = {}  # by label and stream, one for each seed
 
@@ -137,6 +215,9 @@ class LiveWatcher(RunWatcher):
     def say(self, record: Record) -> None:
         if record.status != "done":  # the table shows the others
             super().say(record)
+
+    def of_worker(self, number: int) -> Watcher:
+        return WorkerBar(self.bars) if len(self.bars.tasks) < MOST_BARS else Watcher()
 
     def stop(self) -> None:
         self.live.stop()

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.errors import UserError
     from tta_bench.report.choose import comparisons
     from tta_bench.report.runs import Runs
-    from tta_bench.report.write import check_formats, report_runs
+    from tta_bench.report.write import check_folder, check_formats, report_runs
 
     check_formats(args.format)
     files_wanted = any(name != "terminal" for name in args.format)
@@ -62,10 +62,12 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("several run folders: pass --out DIR for the files, or use --format terminal")
     runs = Runs(args.dirs)
     folder = (args.out or runs.stores[0].report) if files_wanted else None
+    if folder is not None:
+        check_folder(folder)
     console = options.console()
     found = comparisons(runs.records, args.where)
     beside = "" if args.paper is True else args.paper
     files = report_runs(found, runs, folder, console, args.format, beside)
     if files:
-        options.tell_written(files, console)
+        options.say_written(files, console)
     return 1 if any(record.status != "done" for one in found for record in one.records) else 0

@@ -15,16 +15,24 @@ from tta_bench.plugins import OWN
 NARROW = 80  # fewer columns than this hold no table
 
 
-def show(head: Sequence[str], rows: Sequence[Sequence[str]], footer: str) -> None:
-    """Print a table; its last column, the package that provides a row, is left out where all come from tta-bench."""
+def show(head: Sequence[str], rows: Sequence[Sequence[str]], footer: str, least: int = NARROW) -> None:
+    """Print a table; with fewer columns than `least` two lines for each row, on a narrow screen one for each value.
+
+    The last column, the package that provides a row, is left out where all come from tta-bench.
+    """
     console = options.narrow_console()
     if all(row[-1] == OWN for row in rows):
         head, rows = head[:-1], [row[:-1] for row in rows]
     else:
         footer += f" {head[-1]}: the package that provides it."
-    if console.width < NARROW:
+    if console.width < least:
         for name, *cells in rows:
-            details(name, dict(zip(head[1:], cells, strict=True)))
+            values = dict(zip(head[1:], cells, strict=True))
+            if console.width < NARROW:
+                details(name, values)
+            else:
+                say(name)
+                say("  " + ", ".join(f"{key}: {value}" for key, value in values.items()))
         say(footer)
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))

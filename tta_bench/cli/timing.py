@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +38,11 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     record.add_argument("--out", type=Path, required=True, metavar="FILE", help="baseline file to write (JSON)")
     add_workload(record)
     record.add_argument(
-        "--budget", type=seconds, default=180.0, metavar="TIME", help="time to measure, as in 90s or 3m (default: 3m)"
+        "--budget",
+        type=options.seconds,
+        default=180.0,
+        metavar="TIME",
+        help="time to measure, as 90s or 3m (default: 3m)",
     )
     record.set_defaults(action=run_record)
     check = kinds.add_parser(
@@ -56,7 +57,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     what.add_argument("--against", metavar="REV", help=_AGAINST)
     check.add_argument("--tolerance", type=percent, default=0.05, metavar="PERCENT", help=_TOLERANCE)
-    check.add_argument("--budget", type=seconds, default=100.0, metavar="TIME", help=_BUDGET)
+    check.add_argument("--budget", type=options.seconds, default=100.0, metavar="TIME", help=_BUDGET)
     check.add_argument("--exact-only", action="store_true", help="check only the counts; takes seconds")
     check.add_argument("--json", type=Path, metavar="FILE", help="write all numbers as JSON")
     check.add_argument("--markdown", type=Path, metavar="FILE", help="write a pull-request comment")
@@ -71,7 +72,7 @@ _BUDGET = "total time; methods near the limit are measured longer (default: 100s
 
 
 def add_workload(verb: argparse.ArgumentParser, *, methods: bool = True) -> None:
-    """None as the default tells what was asked for from what was not: a baseline brings its own."""
+    """Options that define a workload; an option that is not given is None, and keeps the baseline's value."""
     what = verb.add_argument_group("what is timed")
     if methods:
         what.add_argument("--methods", type=options.names, metavar="A,B,…", help=_METHODS)
@@ -82,7 +83,7 @@ def add_workload(verb: argparse.ArgumentParser, *, methods: bool = True) -> None
     what.add_argument("--threads", type=options.positive, metavar="N", help=f"CPU threads (default: {THREADS})")
     what.add_argument("--set", action="append", metavar="M.KEY=VALUE", help="a method setting; repeatable")
     what.add_argument("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    what.add_argument("--data-root", **options.DATA_ROOT)
+    options.add_data_root(what)
 
 
 WORKLOAD = ("suite", "model", "batch_size", "batches", "threads", "set", "device")
@@ -93,23 +94,25 @@ def run_record(args: argparse.Namespace) -> int:
     asked = spec(args)
     if set(asked.methods) == {"source"}:
         raise UserError("--methods source: Source is the reference; name at least one other method")
+    from tta_bench.cli.progress import status_line
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.session import record
     from tta_bench.timing.workload import prepare
 
     console = options.console()
     budget = Budget(args.budget)
-    with telling(console) as tell:
-        made = record(prepare(asked, args.data_root), budget, tell)
+    with status_line(console) as show:
+        made = record(prepare(asked, args.data_root), budget, show)
     made.write(args.out)
     _show_table(made, console)
     floor = f"{100 * (made.noise_floor or 0):.1f} %"
     console.print(f"Noise floor: two runs of the same code differ by up to {floor} on this machine now.", style="dim")
-    options.tell_written([args.out], console)
+    options.say_written([args.out], console)
     return 0
 
 
 def run_check(args: argparse.Namespace) -> int:
+    from tta_bench.cli.progress import status_line
     from tta_bench.timing import output
     from tta_bench.timing.verdict import FAILS, status
 
@@ -120,8 +123,8 @@ def run_check(args: argparse.Namespace) -> int:
     if len(set(named)) < len(named):
         raise UserError("--baseline, --json and --markdown must be different files")
     console = options.console()
-    with telling(console) as tell:
-        result = _against_revision(args, tell) if args.against else _against_baseline(args, tell)
+    with status_line(console) as show:
+        result = _against_revision(args, show) if args.against else _against_baseline(args, show)
     _show_table(result.now, console, result.verdicts)
     for verdict in result.verdicts:
         console.print(str(verdict), style="bold red" if verdict.outcome in FAILS else None)
@@ -136,7 +139,7 @@ def run_check(args: argparse.Namespace) -> int:
     return status(result.verdicts)
 
 
-def _against_baseline(args: argparse.Namespace, tell: ShowStatus) -> Result:
+def _against_baseline(args: argparse.Namespace, show: ShowStatus) -> Result:
     from tta_bench.timing import baseline
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.session import check
@@ -158,10 +161,10 @@ def _against_baseline(args: argparse.Namespace, tell: ShowStatus) -> Result:
             raise UserError(f"method '{name}' of the baseline is not installed: select other methods with --methods")
     budget = Budget(args.budget)
     prepared = prepare(repeat(then.workload, args.methods or ()), args.data_root)
-    return check(then, prepared, args.tolerance, budget, tell, exact_only=args.exact_only)
+    return check(then, prepared, args.tolerance, budget, show, exact_only=args.exact_only)
 
 
-def _against_revision(args: argparse.Namespace, tell: ShowStatus) -> Result:
+def _against_revision(args: argparse.Namespace, show: ShowStatus) -> Result:
     asked = spec(args)
     from tta_bench.timing.against import check_against, find
     from tta_bench.timing.measure import Budget
@@ -170,7 +173,7 @@ def _against_revision(args: argparse.Namespace, tell: ShowStatus) -> Result:
     find(args.against)  # before anything is prepared
     budget = Budget(args.budget)
     prepared = prepare(asked, args.data_root)
-    return check_against(args.against, prepared, args.tolerance, budget, tell, exact_only=args.exact_only)
+    return check_against(args.against, prepared, args.tolerance, budget, show, exact_only=args.exact_only)
 
 
 def spec(args: argparse.Namespace) -> Spec:
@@ -179,7 +182,7 @@ def spec(args: argparse.Namespace) -> Spec:
 
     chosen = suite.load(args.suite or suite.SMALL)
     for name in args.methods or ():
-        refuse_unknown(name, chosen, Choices())  # a typo is answered before torch is imported
+        refuse_unknown(name, chosen, Choices())  # a typo is reported before torch is imported
     from tta_bench.timing.workload import Spec
 
     given = {key: getattr(args, key) for key in (*WORKLOAD, "methods") if getattr(args, key) is not None}
@@ -204,20 +207,8 @@ def _show_table(now: Baseline, console: Console, verdicts: list[Any] | None = No
     console.print("forwards, backwards: passes per image; steps: optimiser steps per batch", style="dim")
 
 
-@contextmanager
-def telling(console: Console) -> Iterator[ShowStatus]:
-    """Says what goes on: in place on a terminal, not at all elsewhere."""
-    from rich.text import Text
-
-    if not console.is_terminal:
-        yield lambda text: None
-        return
-    with console.status("preparing") as shown:
-        yield lambda text: shown.update(Text(text))  # a string would be read as markup
-
-
 def refuse_unwritable(path: Path) -> None:
-    """Known before minutes are spent."""
+    """Refuse a file that cannot be written before minutes are spent on its content."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; expected a file")
     if not path.absolute().parent.is_dir():
@@ -235,11 +226,3 @@ def percent(text: str) -> float:
     if not 0 < value < 1000 or (value < 1 and not text.endswith("%")):
         raise argparse.ArgumentTypeError(f"expected a percentage above 0% and below 1000% as in 5%, got '{text}'")
     return value / 100
-
-
-def seconds(text: str) -> float:
-    """`90`, `90s` or `2m`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|)", text)
-    if not found or float(found[1]) <= 0:
-        raise argparse.ArgumentTypeError(f"expected a time above 0 as in 90s or 2m, got '{text}'")
-    return float(found[1]) * (60 if found[2] == "m" else 1)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tta_bench.cli import options
 
+LINES = 50  # of a log; every epoch of a short training
+
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
@@ -17,7 +19,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument("data", choices=("digits", "digit-pairs", "office-home"))
     verb.add_argument("--domain", metavar="NAME", help="office-home: Art, Clipart, Product or RealWorld")
-    verb.add_argument("--data-root", **options.DATA_ROOT)
+    options.add_data_root(verb)
     verb.add_argument("--model", metavar="NAME", help="office-home: the model to fine-tune, as for `run`")
     verb.add_argument(
         "--prompts",
@@ -38,6 +40,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
+    from tta_bench.cli.progress import progress
     from tta_bench.errors import UserError
     from tta_bench.files import write_whole
     from tta_bench.measure import environment
@@ -59,30 +62,35 @@ def run(args: argparse.Namespace) -> int:
     device = environment.pick_device(args.device)
     default = Path(f"{args.data.replace('-', '_')}_vit.safetensors")
     out: Path = args.out or (default if train else sources.office_home_out(args.data_root, args.domain))
-    with Bar(recipe.epochs) as progress:
-        try:
+    console, finished = options.console(), 0
+
+    def on_epoch(done: int, total: int, loss: float) -> None:
+        nonlocal finished
+        finished = done
+        bar.update("training", done, total, f"loss {loss:.3f}")
+
+    try:
+        with progress(console, "epochs", LINES) as bar:
             if train:
-                accuracy = train(out, recipe, device, progress, fresh=args.fresh)
+                accuracy = train(out, recipe, device, on_epoch, fresh=args.fresh)
             else:
                 base = args.model or sources.OFFICE_HOME_MODEL
                 accuracy = sources.train_office_home(
-                    args.domain, args.data_root, base, out, recipe, device, progress, fresh=args.fresh
+                    args.domain, args.data_root, base, out, recipe, device, on_epoch, fresh=args.fresh
                 )
-        except KeyboardInterrupt:
-            progress.stop()
-            if progress.finished:  # of this command; an earlier one's epochs are kept as well
-                again = "the same command again without --fresh" if args.fresh else "the same command again"
-                progress.console.print(
-                    f"Interrupted after epoch {progress.finished} of {recipe.epochs}. Run {again} to resume."
-                )
-            raise
+    except KeyboardInterrupt:
+        if finished:  # by this command; epochs of an earlier one are kept as well
+            again = "the same command again without --fresh" if args.fresh else "the same command again"
+            console.print(f"Interrupted after epoch {finished} of {recipe.epochs}. Run {again} to resume.")
+        raise
     beside = out.with_suffix(".md")
     write_whole(beside, checkpoint.describe(out).encode())
-    progress.console.print(f"{out} (note: {beside}): {100 * accuracy:.2f} % on held-out clean images", soft_wrap=True)
+    console.print(f"{out} (note: {beside}): {100 * accuracy:.2f} % on held-out clean images", soft_wrap=True)
     return 0
 
 
 def _train_prompts(args: argparse.Namespace) -> int:
+    from tta_bench.cli.progress import progress
     from tta_bench.measure import environment
     from tta_bench.models import prompts
     from tta_bench.models import recipes as sources
@@ -91,7 +99,8 @@ def _train_prompts(args: argparse.Namespace) -> int:
     out: Path = args.out or Path(
         "_".join([args.data.replace("-", "_"), *filter(None, [args.domain]), "prompts.safetensors"])
     )
-    with Bar(args.epochs or sources.PROMPT_EPOCHS[args.data]) as progress:
+    console = options.console()
+    with progress(console, "epochs", LINES) as bar:
         accuracy = sources.train_prompts(
             args.data,
             args.domain,
@@ -102,43 +111,15 @@ def _train_prompts(args: argparse.Namespace) -> int:
             epochs=args.epochs,
             seed=args.seed,
             device=environment.pick_device(args.device),
-            progress=progress,
+            progress=lambda done, total, loss: bar.update("training", done, total, f"loss {loss:.3f}"),
         )
     said = f"{100 * accuracy:.2f} % on held-out clean images with these prompts"
-    progress.console.print(f"{out}: {said}; use it by --set {method}.prompts={out}", soft_wrap=True)
+    console.print(f"{out}: {said}; use it by --set {method}.prompts={out}", soft_wrap=True)
     return 0
 
 
-class Bar:
-    """Shows how far a training is: a bar in a terminal, lines elsewhere."""
-
-    def __init__(self, epochs: int) -> None:
-        from rich.progress import Progress
-
-        self.console = options.console()
-        self.finished, self._every = 0, 10 if epochs > 50 else 1
-        self._bar = Progress(console=self.console, transient=True, disable=not self.console.is_terminal)
-        self._task = self._bar.add_task("training", total=epochs)
-
-    def __enter__(self) -> Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int, loss: float) -> None:
-        self.finished = done
-        self._bar.update(self._task, completed=done, description=f"training, loss {loss:.3f}")
-        if not self.console.is_terminal and (done % self._every == 0 or done == total):
-            self.console.print(f"epoch {done} of {total}: loss {loss:.3f}")
-
-
 def epochs(text: str) -> int:
-    """How often to see every image: more than a million times is a slip of the hand."""
+    """A number of epochs; above a million it is a typing mistake."""
     if options.positive(text) > 1_000_000:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1,000,000, got '{text}'")
     return int(text)

@@ -5,10 +5,20 @@ from __future__ import annotations
 import argparse
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tta_bench.cli import options
 from tta_bench.cli.options import RUNS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from tta_bench.records.record import Record
+    from tta_bench.runs.choices import Choices
+    from tta_bench.runs.tuned import Trial
+    from tta_bench.suites.suite import Suite
 
 DEFAULT = "digits-c-holdout"
 
@@ -17,7 +27,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "tune",
         help="grid-search settings on a held-out suite",
-        description="Run one method with every combination of settings and list them, best average first. "
+        description="Run one method with every combination of settings, list them, best average first, and write the "
+        "best to a file for `run --settings`. "
         "Use a suite whose tasks no table reports.",
     )
     verb.add_argument("--method", required=True, metavar="NAME")
@@ -30,6 +41,12 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     options.add_choices(verb, suite=DEFAULT, methods=False)
     verb.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {RUNS}/<suite>)")
+    verb.add_argument(
+        "--write",
+        type=Path,
+        metavar="FILE",
+        help="where the chosen settings go (default: settings.yaml in the run folder)",
+    )
     verb.set_defaults(action=run, methods=())
 
 
@@ -40,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
     args.methods = (args.method,)
     chosen, choices = options.chosen(args)
-    points = grid(args.grid)  # a typo is answered before torch is imported
+    points = grid(args.grid)  # a typo is reported before torch is imported
     from tta_bench.cli.progress import watch
     from tta_bench.records.store import Store
     from tta_bench.report import render
@@ -63,7 +80,45 @@ def run(args: argparse.Namespace) -> int:
         records = run_specs(requests, site, store, watcher, place)
     table = by_average(accuracy_table(compare(records)))
     render.show(table, console)
+    file = args.write or store.folder / "settings.yaml"
+    _write(file, args.method, trials(asked, chosen, records), chosen, choices, console)
     return 1 if any(record.status != "done" for record in records) else 0
+
+
+def trials(asked: Sequence[Choices], suite: Suite, records: Sequence[Record]) -> list[Trial]:
+    """The average accuracy of each combination; none where a cell failed."""
+    from statistics import fmean
+
+    from tta_bench.runs.spec import row_of
+    from tta_bench.runs.tuned import Trial
+
+    found = []
+    for choice in asked:
+        (method, settings) = next(iter(choice.overrides.items()))
+        label = row_of(method, suite, choice).label
+        own = [record for record in records if record.label == label]
+        whole = all(record.status == "done" for record in own)
+        accuracies = [100 * top1 for record in own for top1 in record.task_top1.values()] if whole else []
+        found.append(Trial(settings, round(fmean(accuracies), 4) if accuracies else None))
+    return found
+
+
+def _write(file: Path, method: str, tried: Sequence[Trial], suite: Suite, choices: Choices, console: Console) -> None:
+    from tta_bench.runs import tuned
+
+    found = tuned.choose(
+        tried,
+        suite=suite.name,
+        data=suite.data,
+        tasks=choices.tasks or suite.tasks,
+        seeds=choices.seeds or suite.seeds,
+        model=choices.model or suite.model,
+        limit=choices.limit,
+    )
+    best = tuned.add(file, method, found)
+    words = " ".join(f"--set {method}.{key}={value}" for key, value in best.settings.items())
+    console.print(f"Best of {len(best.tried)} tried: {words}", soft_wrap=True)
+    console.print(f"Written to {file}: `tta-bench run --settings {file}` uses it", soft_wrap=True)
 
 
 def grid(texts: list[str]) -> list[dict[str, Any]]:

@@ -88,6 +88,10 @@ class Dataset(ABC):
         """
         return True
 
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        """The names by which `tta-bench download` brings a task, or all tasks; empty if there are none."""
+        return ()
+
     def originals(self, task: str) -> ImageSet | None:
         """The images of a task before corruption, in the same order; None if there are none.
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from tta_bench.annotations import Folder, Partial, Published, Resizing
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.imagenet import ImageNetKind, ranks, refuse_unknown_classes
+from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_unknown_classes
 from tta_bench.datasets.listing import complaint, list_folders, list_names
 from tta_bench.datasets.on_disk import in_folders
 from tta_bench.datasets.transform import Transform
+from tta_bench.download.table import bringing
 from tta_bench.errors import UserError
 
 
 class ClassFolders(ImageNetKind):
     """`<wnid>/*.jpg` in DATA_ROOT/<folder>, or in DATA_ROOT itself; one task, named after the folder.
 
-    The mask is read from the folder names: the 1000 logits are cut down to the classes that occur, in ascending
-    order, so an image's label is the rank of its folder.
+    A class folder is named by its WordNet id, or by its number from 0 to 999 as in ImageNet-V2. The mask is read from
+    these names: the 1000 logits are cut down to the classes that occur, in ascending order, so an image's label is the
+    rank of its class.
     """
 
     layout = "<folder>/<wnid>/*.jpg"
@@ -30,13 +35,16 @@ class ClassFolders(ImageNetKind):
         folder: Folder,
         classes: Published,
         images: Published,
+        named_by: Annotated[
+            Literal["wnid", "number"], Meta(description="What names a class folder: its WordNet id, or its logit.")
+        ] = "wnid",
         allow_partial: Partial = False,
         interpolation: Resizing = None,
     ) -> None:
         super().__init__(root, allow_partial=allow_partial, interpolation=interpolation)
-        self.folder = folder
+        self.folder, self.named_by = folder, named_by
         self._published = classes, images
-        self.layout = f"{self.folder}/<wnid>/*.jpg"
+        self.layout = f"{self.folder}/<{'wnid' if named_by == 'wnid' else f'0 to {CLASSES - 1}'}>/*.jpg"
 
     @property
     def num_classes(self) -> int:
@@ -49,25 +57,28 @@ class ClassFolders(ImageNetKind):
     def tasks(self) -> Sequence[str]:
         return (Path(self.folder).name,)
 
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        return bringing(self.folder)
+
     def published(self, task: str) -> tuple[int, int]:
         return self._published
 
     def class_mask(self) -> tuple[int, ...]:
         home = self._home()
         names = list_folders(home)
-        refuse_unknown_classes(home, names)
+        logits = self._logits(home, names)
         if not names:
             raise UserError(f"{home}: has no class folders")
         if len(names) != self._published[0]:
             self.refuse_partial(home, f"{len(names)} classes, expected {self._published[0]}")
-        return tuple(sorted(ranks()[name] for name in names))
+        return tuple(sorted(logits.values()))
 
     def open(self, task: str) -> FolderImages:
         home = self._home()
         found = self.listed(home)
-        refuse_unknown_classes(home, found)
+        logits = self._logits(home, list(found))
         self.refuse_partial(home, complaint(found, self._published))
-        rank = {name: i for i, name in enumerate(found)}
+        rank = {name: i for i, name in enumerate(sorted(found, key=logits.__getitem__))}
         return in_folders(home, found, rank, self.transform)
 
     def places(self, task: str) -> Sequence[Path]:
@@ -78,8 +89,15 @@ class ClassFolders(ImageNetKind):
         return True
 
     def _home(self) -> Path:
-        return self.find((self.folder,), _holds_classes)
+        return self.find((self.folder,), lambda folder: any(name in self._known() for name in list_names(folder)))
 
+    def _logits(self, home: Path, names: Sequence[str]) -> Mapping[str, int]:
+        """The logit of each class folder; UserError if one is not named after a class."""
+        if self.named_by == "wnid":
+            refuse_unknown_classes(home, names)
+        elif unknown := [name for name in names if name not in self._known()]:
+            raise UserError(f"{home / unknown[0]}: '{unknown[0]}' is not a class from 0 to {CLASSES - 1}")
+        return {name: self._known()[name] for name in names}
 
-def _holds_classes(folder: Path) -> bool:
-    return any(name in ranks() for name in list_names(folder))
+    def _known(self) -> Mapping[str, int]:
+        return ranks() if self.named_by == "wnid" else {str(logit): logit for logit in range(CLASSES)}

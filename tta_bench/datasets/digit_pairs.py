@@ -16,7 +16,6 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.corruptions import corrupt_many
 from tta_bench.data.families import HELD_OUT
 from tta_bench.data.images import ArrayImages
 from tta_bench.data.seeding import permutation, seed_of
@@ -115,6 +114,8 @@ def source_images() -> ArrayImages:
 @lru_cache(maxsize=24)
 def corrupted(task: str, severity: int, count: int) -> ArrayImages:
     """A task's drawings under its corruption; kept, because every method and seed reads them again."""
+    from tta_bench.corruptions import corrupt_many  # needs Pillow and scipy
+
     images = clean(set_of(task), count)
     pages = images.read(np.arange(count)).transpose(0, 2, 3, 1)
     worse = corrupt_many(pages, task, severity, image_ids=images.ids, scale="small")

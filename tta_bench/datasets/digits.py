@@ -9,9 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from tta_bench.corruptions import corrupt_many
 from tta_bench.data.images import ArrayImages
 from tta_bench.data.seeding import permutation, seed_of
 
@@ -40,6 +38,8 @@ def clean(split: str) -> ArrayImages:
 @lru_cache(maxsize=20)
 def corrupted(corruption: str, severity: int) -> ArrayImages:
     """The test split under one corruption; kept, because every method and seed reads it again."""
+    from tta_bench.corruptions import corrupt_many
+
     test = stream_images()
     images = test.read(np.arange(len(test.ids))).transpose(0, 2, 3, 1)
     worse = corrupt_many(images, corruption, severity, image_ids=test.ids, scale="small")
@@ -55,6 +55,8 @@ def stream_images() -> ArrayImages:
 
 def _draw(grey: NDArray[np.float64], name: str) -> NDArray[np.uint8]:
     """An 8x8 image of ink in 0..16 as [3, 32, 32] bytes: a digit in the middle of grey paper."""
+    from PIL import Image
+
     rng = np.random.Generator(np.random.PCG64(seed_of("digits", "tone", name)))
     paper, contrast = rng.uniform(*PAPER), rng.uniform(*CONTRAST)
     strokes = Image.fromarray(np.round(grey * (255 / 16)).astype(np.uint8))

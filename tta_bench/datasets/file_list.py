@@ -14,6 +14,7 @@ from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind
 from tta_bench.datasets.listing import is_file, missing_from
 from tta_bench.datasets.transform import Transform
+from tta_bench.download.table import bringing
 from tta_bench.errors import UserError, some
 
 DIGITS = 9  # longer labels are invalid and would not fit into an array
@@ -56,6 +57,9 @@ class FileList(ImageNetKind):
 
     def tasks(self) -> Sequence[str]:
         return (Path(self.folder).name,)
+
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        return bringing(self.folder)
 
     def published(self, task: str) -> tuple[int, int]:
         return CLASSES, self.images

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
@@ -92,6 +91,8 @@ class TarImages:
 
 def decode(file: Path | io.BytesIO, name: object, view: Transform) -> NDArray[np.uint8]:
     """One image, ready for a model; UserError with the file's name if it cannot be decoded."""
+    from PIL import Image, UnidentifiedImageError
+
     try:
         if isinstance(file, Path):
             with file.open("rb", buffering=0) as whole:  # one read instead of Pillow's many

@@ -71,5 +71,5 @@ class ImageNetKind(OnDisk):
                 return root / name
         raise UserError(
             f"{need}: put the ImageNet validation images as {root / CLEAN_FOLDERS[0]}/<wnid>/*.JPEG "
-            f"(searched for {', '.join(CLEAN_FOLDERS)})"
+            f"(searched for {', '.join(CLEAN_FOLDERS)}; `tta-bench download imagenet-val` says where they are)"
         )

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
-import numpy as np
-
-from tta_bench.annotations import Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
-from tta_bench.data.images import ImageSet
-from tta_bench.datasets.files import FolderImages, TarImages
+from tta_bench.datasets.corruption_tree import CorruptionTree
+from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_unknown_classes, wnids
-from tta_bench.datasets.listing import (
-    Classes,
-    complaint,
-    is_file,
-    is_folder,
-    is_there,
-    list_folders,
-)
-from tta_bench.datasets.on_disk import in_folders, labels_of
-from tta_bench.datasets.tar import index
-from tta_bench.datasets.transform import Transform
+from tta_bench.datasets.listing import Classes, complaint, is_file
 from tta_bench.errors import UserError, some
 
 PARTS = {  # the files of the published download
@@ -36,54 +24,26 @@ MADE = "make-corrupted.json"  # marks a tree that was made here, not downloaded
 ALL = (*CORRUPTIONS, *HELD_OUT)
 
 
-class ImageNetC(ImageNetKind):
-    """`<corruption>/<severity>/<wnid>/*.JPEG` in DATA_ROOT/ImageNet-C, or in DATA_ROOT itself.
-
-    A corruption without a folder is read from `<corruption>.tar`, or from the published `noise.tar`, `blur.tar`
-    and so on, without unpacking; its headers are scanned once per process, which takes seconds per tar.
-    """
+class ImageNetC(CorruptionTree, ImageNetKind):
+    """`<corruption>/<severity>/<wnid>/*.JPEG` in DATA_ROOT/ImageNet-C, or in DATA_ROOT itself; or its tars."""
 
     layout = "ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG (or ImageNet-C/<corruption>.tar)"
     num_classes = CLASSES
-
-    def __init__(self, root: Path | None, *, severity: Severity, allow_partial: Partial = False) -> None:
-        super().__init__(root, allow_partial=allow_partial)
-        self.severity = severity
-
-    @property
-    def transform(self) -> Transform:
-        """Resizes to the model's input size; the published images have 224 pixels already."""
-        return Transform(self.size, self.size, interpolation=self.interpolation)
-
-    def at_severity(self, severity: int) -> ImageNetC:
-        return self._with(severity=severity)
-
-    def tasks(self) -> Sequence[str]:
-        return ALL
+    homes = ("ImageNet-C", "imagenet-c")
+    parts: ClassVar[Mapping[str, Sequence[str]]] = PARTS
+    corruptions: ClassVar[tuple[str, ...]] = ALL
 
     def published(self, task: str) -> tuple[int, int]:
         return CLASSES, 50_000
 
-    def open(self, task: str) -> ImageSet:
-        home = self._home()
-        folder = home / task / str(self.severity)
-        has_folder = is_folder(folder)
-        if has_folder and list_folders(folder):
-            return self._from_folder(folder, task)
-        for file in _tars(home, task):  # an empty folder does not hide a tar
-            return self._from_tar(file, task)
-        if has_folder:
-            raise UserError(f"{folder}: has no images: expected {self.layout}")
-        raise UserError(f"{folder} is missing: expected {self.layout}")
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        if task is None:
+            return ("imagenet-c",)
+        return [f"imagenet-c-{Path(part).stem}" for part, corruptions in PARTS.items() if task in corruptions]
 
-    def seems_there(self, task: str) -> bool:
-        home = self._home()
-        return is_folder(home / task / str(self.severity)) or bool(_tars(home, task))
-
-    def places(self, task: str) -> Sequence[Path]:
-        home = self._home()
-        folder = home / task / str(self.severity)
-        return [folder, *_tars(home, task)] if is_folder(folder) else _tars(home, task)
+    def hint(self, task: str | None = None) -> str:
+        part = "" if task else ", or `tta-bench download --suite NAME` for the parts that a suite needs"
+        return super().hint(task) + part
 
     def made_by(self) -> str:
         home = self._home()
@@ -100,41 +60,22 @@ class ImageNetC(ImageNetKind):
             raise UserError(f"no originals: {folder}: {len(missing):,} of {len(ids):,} are missing: {some(missing)}")
         return FolderImages(folder, ids, corrupted.labels, self.clean_view())
 
-    def _home(self) -> Path:
-        return self.find(("ImageNet-C", "imagenet-c"), _holds_corruptions)
-
-    def _from_folder(self, folder: Path, task: str) -> FolderImages:
-        found = self.listed(folder)
-        self._check(folder, task, found)
-        return in_folders(folder, found, ranks(), self.transform, prefix=f"{task}/{self.severity}/")
-
-    def _from_tar(self, file: Path, task: str) -> TarImages:
-        members = index(file).get((task, self.severity))
-        if members is None:
-            raise UserError(f"{file}: has no {task}/{self.severity}/<wnid>/*.JPEG in it")
-        found: dict[str, list[str]] = {}
-        for path in members.paths:
-            wnid, _, name = path.partition("/")
-            found.setdefault(wnid, []).append(name)
-        self._check(file, task, found)
-        ids = [f"{task}/{self.severity}/{path}" for path in members.paths]
-        places = np.array(members.offsets, np.int64), np.array(members.sizes, np.int64)
-        return TarImages(file, ids, labels_of(found, ranks()), self.transform, *places)
-
-    def _check(self, where: Path, task: str, found: Classes) -> None:
+    def ranks(self, where: Path, task: str, found: Classes) -> Mapping[str, int]:
         refuse_unknown_classes(where, found)
         self.refuse_partial(where, complaint(found, self.published(task), names=wnids(), even=True))
+        return ranks()
 
 
-def _tars(home: Path, task: str) -> list[Path]:
-    """The existing tars that may hold a corruption."""
-    return [home / name for name in _tar_names(task) if is_file(home / name)]
+class ImageNet3dcc(ImageNetC):
+    """ImageNet-3DCC: twelve corruptions that use the scene's depth, in the same layout."""
 
+    layout = "ImageNet-3DCC/<corruption>/<severity>/<wnid>/*.JPEG"
+    homes = ("ImageNet-3DCC", "imagenet_3dcc")
+    parts: ClassVar[Mapping[str, Sequence[str]]] = {}
+    corruptions = (
+        *("near_focus", "far_focus", "fog_3d", "flash", "color_quant", "low_light"),
+        *("xy_motion_blur", "z_motion_blur", "iso_noise", "bit_error", "h265_abr", "h265_crf"),
+    )
 
-def _tar_names(task: str) -> list[str]:
-    return [f"{task}.tar", *(part for part, corruptions in PARTS.items() if task in corruptions)]
-
-
-def _holds_corruptions(folder: Path) -> bool:
-    # A broken link counts: opening its task reports it, and the other tasks continue.
-    return any(is_there(folder / name) for task in ALL for name in (task, *_tar_names(task)))
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        return ("imagenet-3dcc",)

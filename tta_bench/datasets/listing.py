@@ -40,11 +40,11 @@ def is_there(path: Path) -> bool:
 def list_classes(folder: Path) -> dict[str, list[str]]:
     """The images of each class folder in `folder`; other files are skipped.
 
-    Lists several folders at once: a network disk answers after a delay. 1,000 folders at 1 ms each take 1.8 s instead
-    of 18.9 s; without a delay it costs 0.10 s instead of 0.07 s of CPU time (benchmarks/shortcuts.py listing).
+    Lists several folders at once: a network disk answers after a delay. 1,000 folders at 1 ms each take 0.3 s instead
+    of 2.2 s; without a delay it costs 82 ms instead of 64 ms of CPU time (python -m benchmarks.shortcuts listing).
     """
     names = list_folders(folder)
-    size = max(1, len(names) // (4 * AT_ONCE))  # a thread takes a share at a time: single folders cost 0.15 s
+    size = max(1, len(names) // (4 * AT_ONCE))  # a thread takes a share at a time: single folders cost 95 ms
     shares = [names[start : start + size] for start in range(0, len(names), size)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         listed = pool.map(lambda share: [_list_images(f"{folder}/{name}") for name in share], shares)

@@ -117,6 +117,7 @@ def make_one(job: Job, path: Path, parts: Path) -> Outcome:
         image = read_clean(path, job.size)
     except UserError as error:
         return Outcome(path, error=str(error))
+    # Not `write_whole`, which waits for the disk: a tree has 750,000 files, and `is_whole` finds truncated ones.
     part = parts / f"{os.getpid()}.JPEG"
     for corruption, severity, target in missing:
         worse = corrupt(image, corruption, severity, image_id=f"{wnid}/{path.stem}", scale="large")

@@ -39,6 +39,9 @@ class OfficeHome(OnDisk):
     def tasks(self) -> Sequence[str]:
         return tuple(PAIRS)
 
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        return ("office-home",)
+
     def published(self, task: str) -> tuple[int, int]:
         return CLASSES, DOMAINS[PAIRS[task][1]]
 

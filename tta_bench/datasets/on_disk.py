@@ -68,7 +68,7 @@ class OnDisk(Dataset):
         if self.root is None:
             raise UserError(f"this suite needs --data-root DIR with {self.layout}")
         if not is_folder(self.root):
-            raise UserError(f"--data-root {self.root} is not a folder: expected one with {self.layout}")
+            raise UserError(f"--data-root {self.root} is not a folder: expected one with {self.layout}{self.hint()}")
         return self.root
 
     def find(self, names: Iterable[str], holds: Callable[[Path], bool]) -> Path:
@@ -77,7 +77,12 @@ class OnDisk(Dataset):
         for folder in (*(root / name for name in names), root):
             if is_folder(folder) and holds(folder):
                 return folder
-        raise UserError(f"no data for this suite in --data-root {root}: expected {self.layout}")
+        raise UserError(f"no data for this suite in --data-root {root}: expected {self.layout}{self.hint()}")
+
+    def hint(self, task: str | None = None) -> str:
+        """The command that brings a task, to append to an error; empty if there is none."""
+        names = " ".join(self.downloads(task))
+        return f": run `tta-bench download {names}`" if names else ""
 
     def refuse_partial(self, where: Path, complaint: str | None) -> None:
         """Refuse incomplete data: its numbers would be comparable with nobody's."""

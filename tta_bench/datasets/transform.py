@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from tta_bench.annotations import Interpolation
 from tta_bench.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 INTERPOLATIONS = get_args(Interpolation)
 
@@ -32,10 +34,12 @@ class Transform:
 
     def __call__(self, image: Image.Image) -> NDArray[np.uint8]:
         """The image as [3, crop, crop]."""
+        from PIL.Image import Resampling
+
         image = to_rgb(image)
         size = (self.resize, self.resize) if self.squash else self._keep_shape(*image.size)
         if size != image.size:
-            image = image.resize(size, Image.Resampling[self.interpolation.upper()])
+            image = image.resize(size, Resampling[self.interpolation.upper()])
         left, top = (round((side - self.crop) / 2) for side in image.size)
         if image.size != (self.crop, self.crop):
             image = image.crop((left, top, left + self.crop, top + self.crop))

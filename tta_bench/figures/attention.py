@@ -74,7 +74,8 @@ def draw(found: Attention) -> Figure:
     first = found.examples[0]
     pictures = ["original", "corrupted"] if first.original is not None else ["corrupted"]
     columns = len(pictures) + len(first.maps)
-    figure = style.new_figure(style.TEXT, 1.02 * len(found.examples) + 0.5)
+    row = 0.2 + 0.82 * inspected.proportion(first.image)
+    figure = style.new_figure(style.TEXT, row * len(found.examples) + 0.5)
     grid = figure.subplots(len(found.examples), columns, squeeze=False)
     titles = {"clean": "attention:\noriginal", "corrupted": "attention:\ncorrupted"}
     titles["adapted"] = f"attention:\n{found.method}"
@@ -84,7 +85,7 @@ def draw(found: Attention) -> Figure:
         if example.original is not None:
             inspected.image(line[0], example.original)
         inspected.image(line[len(pictures) - 1], example.image)
-        line[0].set_ylabel(example.task.replace("_", " "))
+        inspected.name_row(line[0], example.task)
         high = max(float(values.max()) for values in example.maps.values())
         for axes, (kind, values) in zip(line[len(pictures) :], example.maps.items(), strict=True):
             inspected.heat(axes, values, 0, high)

@@ -52,7 +52,8 @@ def data(folder: Path, block: Block = "last", tasks: Sequence[str] = ()) -> Corr
 def draw(found: Correlation) -> Figure:
     first = found.examples[0]
     titles = [*(["original"] if first.original is not None else []), "corrupted", "correlation"]
-    figure = style.new_figure(style.COLUMN, 0.86 * len(found.examples) + 0.25)
+    height = (0.2 + 0.66 * inspected.proportion(first.image)) * len(found.examples) + 0.25
+    figure = style.new_figure(style.COLUMN, height)
     grid = figure.subplots(len(found.examples), len(titles), squeeze=False)
     for axes, title in zip(grid[0], titles, strict=True):
         axes.set_title(title)
@@ -63,8 +64,8 @@ def draw(found: Correlation) -> Figure:
         if example.original is not None:
             inspected.image(line[0], example.original)
         inspected.image(line[-2], example.image)
-        line[0].set_ylabel(example.task.replace("_", " "))
+        inspected.name_row(line[0], example.task)
         drawn = inspected.heat(line[-1], example.map, low, high)
-    bar = figure.colorbar(drawn, ax=grid[:, -1], shrink=min(1.0, 1.5 / len(found.examples)), pad=0.04)
+    bar = figure.colorbar(drawn, ax=grid[:, -1], shrink=min(1.0, 1.4 / height), pad=0.04)
     bar.set_label(f"r of shift and patch, {found.block} block")
     return figure

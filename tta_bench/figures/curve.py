@@ -31,7 +31,7 @@ class Line:
     """One method on one stream."""
 
     label: str
-    number: int  # of the row, which decides its looks
+    number: int  # of the row; sets its colour, marker and line
     images: NDArray[np.int64]  # seen at the end of each batch
     accuracy: NDArray[np.float64]  # so far, in percent; mean over seeds
     spread: NDArray[np.float64]  # standard deviation over seeds

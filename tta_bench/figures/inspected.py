@@ -25,7 +25,7 @@ MISSING = {
 
 
 def read(folder: Path, tasks: Sequence[str], needs: Sequence[str]) -> Inspection:
-    """An inspection that has the arrays and tasks asked for."""
+    """Read an inspection; it must have these arrays and tasks."""
     found = Inspection.open(folder)
     for name in needs:
         if not len(getattr(found, name)):
@@ -37,7 +37,7 @@ def read(folder: Path, tasks: Sequence[str], needs: Sequence[str]) -> Inspection
 
 
 def chosen(found: Inspection, tasks: Sequence[str]) -> NDArray[np.int64]:
-    """Positions of all images of the tasks, or of all."""
+    """Positions of the images of these tasks; of all images if no task is given."""
     return np.flatnonzero(np.isin(found.task, tasks or found.tasks))
 
 
@@ -45,6 +45,16 @@ def shown(found: Inspection, tasks: Sequence[str]) -> list[int]:
     """Which of the kept images belong to the tasks, as positions among them."""
     kept = np.isin(found.task[found.shown], tasks or found.tasks)
     return [int(place) for place in np.flatnonzero(kept)]
+
+
+def proportion(pixels: NDArray[np.uint8]) -> float:
+    """The height of an image [3, H, W] as a multiple of its width."""
+    return float(pixels.shape[1] / pixels.shape[2])
+
+
+def name_row(axes: Axes, task: str) -> None:
+    """Write a task's name beside its images, in lines that fit beside a flat image."""
+    axes.set_ylabel(task.replace("_", "\n"))
 
 
 def image(axes: Axes, pixels: NDArray[np.uint8]) -> None:

@@ -29,7 +29,7 @@ LABELS = {
 @dataclass(frozen=True)
 class Point:
     label: str
-    number: int  # of the row, which decides its looks
+    number: int  # of the row; sets its colour and marker
     cost: float
     accuracy: float  # mean over tasks and seeds, in percent
     spread: float  # standard deviation over seeds

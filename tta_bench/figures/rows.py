@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.inspect.inspection import is_inspection
-from tta_bench.records.store import Store
 from tta_bench.report.choose import Filter, comparison
 from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.runs import Runs
 from tta_bench.report.tables import per_seed
 from tta_bench.report.values import Value, spread
 
@@ -20,7 +20,7 @@ def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()
     """The rows of a run, or those of some methods in the order asked for."""
     if is_inspection(folder):
         raise UserError(f"{folder} is an inspection, and this figure needs a run's folder: tta-bench run makes one")
-    found = comparison(Store.open(folder).records(), where)
+    found = comparison(Runs([folder]).records, where)
     known = [row.label for row in found.rows]
     for name in methods:
         if name not in known:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from tta_bench import validate
 from tta_bench.annotations import Count, Whole
 from tta_bench.errors import UserError
-from tta_bench.files import write_whole
+from tta_bench.files import read_whole, write_whole
 from tta_bench.parse import from_json
 from tta_bench.records.store import refuse_unfit
 
 Floats = NDArray[np.float32]
 KIND = "inspection"
+MOST_BYTES = 2**30  # of all arrays together
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,13 @@ class Inspection:
         content = {key: value for key, value in _read_manifest(folder).items() if key != "kind"}
         manifest = validate.read(Manifest, content, str(_manifest(folder)))
         try:
-            with np.load(BytesIO(_arrays(folder).read_bytes()), allow_pickle=False) as arrays:
+            packed = BytesIO(read_whole(_arrays(folder)))
+            with ZipFile(packed) as archive:
+                if sum(entry.file_size for entry in archive.infolist()) > MOST_BYTES:
+                    raise ValueError(f"it unpacks to more than {MOST_BYTES:,} bytes")
+            with np.load(packed, allow_pickle=False) as arrays:
                 return cls(manifest, **{name: arrays[name] for name in ARRAYS})
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile, MemoryError) as error:
             raise UserError(f"{_arrays(folder)} cannot be read ({error}): run tta-bench inspect again") from error
 
 
@@ -125,7 +130,7 @@ def _arrays(folder: Path) -> Path:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """The content of the manifest; empty if it is missing or damaged."""
     try:
-        content = from_json(_manifest(folder).read_bytes(), str(_manifest(folder)))
+        content = from_json(read_whole(_manifest(folder)), str(_manifest(folder)))
     except (OSError, UserError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -21,7 +21,7 @@ from tta_bench.errors import UserError
 from tta_bench.inspect import probe
 from tta_bench.inspect.inspection import Inspection, Manifest
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.runner import Work
+from tta_bench.runs.host import Work
 from tta_bench.runs.session import Session, read, source_batches, source_labels
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec

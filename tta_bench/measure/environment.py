@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import socket
 import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +17,7 @@ import tta_bench
 from tta_bench.errors import UserError
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "pillow")
+SHARED = "TTA_BENCH_SHARED_DEVICE"  # set by engines that run several jobs on one device
 
 
 def pick_device(name: str) -> torch.device:
@@ -52,6 +54,8 @@ def describe(device: torch.device) -> dict[str, Any]:
         "packages": _versions(),
         "device": device.type,
         "device_name": device_name(device),
+        "host": socket.gethostname(),
+        "shared": is_shared(device),
         "threads": torch.get_num_threads(),
         "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", ""),  # how long idle threads spin; changes times
     }
@@ -60,6 +64,17 @@ def describe(device: torch.device) -> dict[str, Any]:
 def device_name(device: torch.device) -> str:
     """The name of the chip."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
+
+
+def is_shared(device: torch.device) -> bool:
+    """Whether other jobs may use the device at the same time, as far as an engine or Slurm says so.
+
+    Slurm grants GPUs to one job alone, but of a CPU it may grant a part of the cores.
+    """
+    if os.environ.get(SHARED):
+        return True
+    granted = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    return device.type == "cpu" and granted.isdecimal() and int(granted) < (os.cpu_count() or 1)
 
 
 def _devices() -> str:

@@ -7,7 +7,8 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,19 @@ def _set_handlers(before: dict[int, Any]) -> None:
             signal.signal(number, handler)
 
 
+def open_files() -> list[str]:
+    """Paths of the files that this process has open; empty where the system does not tell."""
+    found = []
+    for file in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):
+            found.append(str(file.readlink()))
+    return sorted(path for path in found if path.startswith("/") and not path.startswith(("/proc/", "/memfd:")))
+
+
+def _flushes_denormals() -> bool:
+    return bool((torch.full((1,), 1e-40) * 1.0 == 0).item())
+
+
 def _set_environment(before: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(before)
@@ -95,6 +109,7 @@ _STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "torch's deterministic mode": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     "torch's matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "torch's backend flags": (_flags, _set_flags),
+    "torch's treatment of denormal numbers": (_flushes_denormals, torch.set_flush_denormal),
     "torch's global hooks": (_hooks, _set_hooks),
     "signal handlers": (_handlers, _set_handlers),
     "the working directory": (os.getcwd, os.chdir),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import ndtri, stdtrit
+from tta_bench.measure.student import NORMAL, t_quantile
 
 
 @dataclass(frozen=True)
@@ -48,4 +48,4 @@ class Ratio:
 
 def small_sample_factor(freedom: float, tail: float) -> float:
     """By how much to widen a bootstrap interval: few blocks or passes estimate their own spread badly."""
-    return float(stdtrit(freedom, 1 - tail) / ndtri(1 - tail))
+    return t_quantile(freedom, 1 - tail) / NORMAL.inv_cdf(1 - tail)

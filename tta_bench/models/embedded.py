@@ -33,6 +33,8 @@ def _packaged(file: str, input_size: int, about: str) -> PackagedModel:
         about=about,
         num_classes=note.architecture["num_classes"],
         input_size=input_size,
+        clean=round(100 * note.made_by["clean_test_accuracy"], 2),
+        licence="MIT",
         files=(path,),
     )
 

@@ -5,15 +5,17 @@ import torch: only `build` does, so that listing models, or a run with nothing l
 
     def my_vit() -> PackagedModel:
         return PackagedModel(build=_build, mean=(0.5,) * 3, std=(0.5,) * 3, about="my ViT", files=(WEIGHTS,))
+
+It may return a `Family` instead: models that share a prefix, as in `tv:resnet50`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tta_bench import plugins
 from tta_bench.errors import UserError
@@ -32,13 +34,27 @@ class PackagedModel:
     """
 
     build: Callable[[], nn.Module]  # the network with its trained weights; every call returns a new one
-    mean: tuple[float, ...]  # of the training images in [0, 1], by channel
-    std: tuple[float, ...]
+    mean: tuple[float, ...] | None = None  # of the training images in [0, 1], by channel
+    std: tuple[float, ...] | None = None
     about: str = ""
     num_classes: int | None = None
     input_size: int | None = None  # pixels, of a square
     interpolation: str | None = None
+    clean: float | None = None  # accuracy on clean test images as published, in percent
+    licence: str = ""
     files: tuple[Path, ...] = ()  # that hold the weights: the model is unchanged if these and the code are
+
+
+@dataclass(frozen=True)
+class Family:
+    """Models that share a prefix: `tv:resnet50` is what `pick("resnet50")` of the family `tv` returns.
+
+    `pick` uses no network and imports no torch; `build` of what it returns may do both.
+    """
+
+    pick: Callable[[str], PackagedModel]
+    usage: str  # what --model takes, as in "tv:NAME"
+    about: str
 
 
 @cache
@@ -47,24 +63,61 @@ def installed() -> Group:
     return Group("model", plugins.claims("model"))
 
 
+def owns(name: str) -> bool:
+    """Whether a name is that of an installed model, or starts with the prefix of an installed family."""
+    return _entry_name(name) in installed().claims
+
+
 def code(name: str) -> str:
     """A hash of the code behind a model: `build` may change while the weights do not.
 
-    Empty for tta-bench's own models, whose code is part of the harness.
+    Empty for the models included in tta-bench: the harness builds them.
     """
-    module = installed().entry(name).module
-    return "" if module.partition(".")[0] == "tta_bench" else code_hash(module, installed().packages())
+    module = installed().entry(_entry_name(name)).module
+    is_own = module.partition(".")[0] == "tta_bench"
+    return "" if is_own and ":" not in name else code_hash(module, installed().packages())
 
 
 def describe(name: str) -> PackagedModel:
     """The model behind a name, not built yet; any exception becomes a one-line UserError."""
-    make, owner = installed().load_object(name), installed().owner(name)
+    found, (prefix, colon, rest) = entry(_entry_name(name)), name.partition(":")
+    if isinstance(found, PackagedModel):
+        if colon:
+            raise UserError(f"model '{prefix}' is no family of models: use --model {prefix}")
+        return found
+    if not rest:
+        raise UserError(f"'{name}' is a family of models: use --model {found.usage}")
+    picked = _call(name, partial(found.pick, rest))
+    if not isinstance(picked, PackagedModel):
+        raise _wrong(name, "a PackagedModel", picked)
+    return picked
+
+
+def entry(name: str) -> PackagedModel | Family:
+    """What the entry point of this name describes."""
+    found = _call(name, installed().load_object(name))
+    if not isinstance(found, PackagedModel | Family):
+        raise _wrong(name, "a PackagedModel", found)
+    return found
+
+
+def owner(name: str) -> str:
+    """The package that provides a model."""
+    return installed().owner(_entry_name(name))
+
+
+def _call(name: str, make: Callable[[], Any]) -> Any:
     try:
-        found = make()
+        return make()
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # third-party code may raise anything
-        raise UserError(f"model '{name}' of {owner} cannot be described: {plugins.one_line(error)}") from error
-    if not isinstance(found, PackagedModel):
-        raise UserError(f"model '{name}' of {owner}: expected a PackagedModel, got {type(found).__name__}")
-    return found
+        raise UserError(f"model '{name}' of {owner(name)} cannot be described: {plugins.one_line(error)}") from error
+
+
+def _wrong(name: str, expected: str, found: object) -> UserError:
+    return UserError(f"model '{name}' of {owner(name)}: expected {expected}, got {type(found).__name__}")
+
+
+def _entry_name(name: str) -> str:
+    return name.partition(":")[0]

@@ -17,6 +17,7 @@ from tta_bench import registry
 from tta_bench.data.images import ImageSet
 from tta_bench.data.loading import batches, default_workers
 from tta_bench.errors import UserError
+from tta_bench.files import write_whole
 from tta_bench.models.source import SourceModel
 from tta_bench.models.train import Fresh, Progress, refuse_unfit
 
@@ -105,9 +106,7 @@ def _accuracy(training: PromptTraining, test: ImageSet, device: torch.device) ->
 
 
 def _save(tensors: dict[str, Tensor], note: dict[str, Any], out: Path) -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    part = out.with_suffix(".part")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, part, {HEADER: json.dumps(note)})
-    part.chmod(0o644)  # safetensors makes private files
-    part.replace(out)
+    plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    write_whole(out, save(plain, {HEADER: json.dumps(note)}))

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from tta_bench import plugins
 from tta_bench.errors import UserError
 from tta_bench.models import checkpoint, packaged, weights
+from tta_bench.models.names import SUFFIXES, without_path
 from tta_bench.models.packaged import PackagedModel
 
 
@@ -80,7 +81,8 @@ def keep_classes(network: nn.Module, mask: Sequence[int]) -> None:
     The same as selecting columns of its logits, in values and in gradients, but also valid for methods that read the
     classifier's weights.
     """
-    ask: Any = getattr(network, "get_classifier", lambda: None)
+    linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    ask: Any = getattr(network, "get_classifier", lambda: linear[-1] if linear else None)  # timm's models know it
     head = ask()
     if not isinstance(head, nn.Linear):
         raise UserError(f"{type(network).__name__}: only a linear classifier can be reduced to {len(mask)} classes")
@@ -98,14 +100,15 @@ def load(name: str) -> SourceModel:
     """Load a model by its name or file; UserError with what to do if that fails.
 
     The name is that of a packaged model (`digits-vit`), a timm tag, a checkpoint of `train-source`, or TAG=FILE: a timm
-    model with the weights of a .safetensors, .pth or AugReg .npz file.
+    model with the weights of a .safetensors, .pth, .bin or AugReg .npz file. A prefix names a family of models, as in
+    `hf_hub:owner/name`.
     """
-    if name in packaged.installed().claims:
+    if packaged.owns(name):
         return _from_package(name)
     architecture, has_file, file = name.partition("=")
     if has_file:
         return _from_timm(architecture, weights.from_file(architecture, Path(file).expanduser()))
-    if name.endswith(weights.SUFFIXES):
+    if name.endswith(SUFFIXES):
         return _from_own_file(name, Path(name).expanduser())
     return _from_timm(name, weights.from_hub(name))
 
@@ -114,7 +117,7 @@ def refuse_ambiguous(name: str) -> None:
     """Refuse a timm name without its tag, for which timm picks weights that may change: a paper's table needs a tag."""
     import timm
 
-    if name in packaged.installed().claims or "=" in name or "." in name or not timm.is_model(name):
+    if packaged.owns(name) or "=" in name or "." in name or not timm.is_model(name):
         return
     config: Any = timm.get_pretrained_cfg(name)
     now = config.tag
@@ -125,7 +128,7 @@ def refuse_ambiguous(name: str) -> None:
 
 def _from_package(name: str) -> SourceModel:
     """A model behind an entry point; any exception becomes a one-line UserError."""
-    described, owner = packaged.describe(name), packaged.installed().owner(name)
+    described, owner = packaged.describe(name), packaged.owner(name)
     try:
         network = described.build()
     except UserError:
@@ -192,11 +195,11 @@ def _ready(name: str, network: nn.Module, about: checkpoint.Note | PackagedModel
     patches: Any = getattr(network, "patch_embed", None)
     size = getattr(patches, "img_size", None) or config["input_size"][1:]  # a ViT knows its input size
     return SourceModel(
-        name,
+        without_path(name) if stated else name,
         network,
         (stated and stated.num_classes) or any_network.num_classes,
-        about.mean,
-        about.std,
+        about.mean or tuple(config["mean"]),
+        about.std or tuple(config["std"]),
         checkpoint.weights_hash(network.state_dict()),
         input_size=(stated and stated.input_size) or int(size[0]),
         interpolation=(stated and stated.interpolation) or config["interpolation"],

@@ -1,6 +1,6 @@
 """timm networks with weights from the Hugging Face hub or from a file.
 
-A file may be .safetensors, .pth or .pt (read as weights only, so none of its code runs), or an .npz of the AugReg
+A file may be .safetensors; .pth, .pt or .bin (read as weights only, so none of its code runs); or an .npz of the AugReg
 release, which timm's own loader turns into a ViT.
 """
 
@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.models import packaged
 from tta_bench.models.checkpoint import misfit
-
-SUFFIXES = (".safetensors", ".pth", ".pt", ".npz")
+from tta_bench.models.names import SUFFIXES
+from tta_bench.models.packaged import Family
 
 
 def from_hub(name: str) -> nn.Module:
@@ -35,22 +36,23 @@ def from_hub(name: str) -> nn.Module:
     refuse_unknown(name)
     cached = _cached_weights(name)
     if cached is None:
-        _refuse_missing_network(name)
+        refuse_missing_network(f"weights of '{name}'", _advice(name))
     try:
         overlay = {"file": str(cached)} if cached else None
         network: nn.Module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
     except Exception as error:  # no such tag, a damaged cache: timm and its hub raise many kinds
         line = (str(error).splitlines() or [""])[0]
-        raise UserError(_not_loaded(name, f"{type(error).__name__}: {line}")) from error
+        raise UserError(
+            f"weights of '{name}' cannot be loaded ({type(error).__name__}: {line}): {_advice(name)}"
+        ) from error
     return network
 
 
 def _cached_weights(name: str) -> Path | None:
     """The file of a tag's weights in the Hugging Face cache, as timm would choose it."""
-    import timm
     from huggingface_hub import try_to_load_from_cache
 
-    config: Any = timm.get_pretrained_cfg(name)
+    config = _config(name)
     repository, _, revision = str(getattr(config, "hf_hub_id", None) or "").partition("@")
     if not repository:
         return None
@@ -62,22 +64,22 @@ def _cached_weights(name: str) -> Path | None:
     return None
 
 
-def _refuse_missing_network(name: str) -> None:
-    """Say at once that the hub cannot be reached, instead of after ten attempts by its client."""
+def refuse_missing_network(what: str, advice: str, server: str | None = None) -> None:
+    """Say at once that the hub (or another server) cannot be reached, instead of after ten attempts by its client."""
     from huggingface_hub import constants
 
     if any(variable.lower() in ("https_proxy", "http_proxy", "all_proxy") for variable in os.environ):
         return  # names may be resolved by the proxy alone
     try:
-        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+        socket.getaddrinfo(urlsplit(server or constants.ENDPOINT).hostname, 443)
     except OSError as error:
-        raise UserError(_not_loaded(name, f"not in the cache, and no network: {error}")) from error
+        raise UserError(f"{what} cannot be loaded (not in the cache, and no network: {error}): {advice}") from error
 
 
-def _not_loaded(name: str, reason: str) -> str:
+def _advice(name: str) -> str:
     return (
-        f"weights of '{name}' cannot be loaded ({reason}): check the tag and the network; "
-        f"or use --model {name}=FILE with a {', '.join(SUFFIXES)} file; or fill the Hugging Face cache (HF_HOME)"
+        f"check the tag and the network; or use --model {name}=FILE with a {', '.join(SUFFIXES)} file; "
+        f"or fill the Hugging Face cache (HF_HOME)"
     )
 
 
@@ -103,20 +105,26 @@ def refuse_unreadable(path: Path) -> None:
         raise UserError(f"model file {path} cannot be read: {error.strerror}") from error
 
 
-def refuse_unknown(name: str) -> None:
-    """Refuse a name that timm does not know, and suggest the closest one."""
+def refuse_unknown(name: str, where: str = "") -> None:
+    """Refuse a name that timm does not know, and suggest the closest one; `where` says who asks for it."""
     import timm
 
-    base = name.partition(".")[0]
+    base, prefix = name.partition(".")[0], name.partition(":")[0]
+    if prefix != name and "/" not in prefix and "=" not in prefix:
+        families = [known for known in packaged.installed().names() if isinstance(packaged.entry(known), Family)]
+        raise UserError(
+            f"{where}unknown model '{name}': no models start with '{prefix}:'{did_you_mean(prefix, families)}"
+        )
     if not timm.is_model(base):
         near = did_you_mean(base, timm.list_models()).partition(" (known")[0]
-        raise UserError(f"unknown model '{name}'{near}: expected digits-vit, a timm name, NAME=FILE or a .safetensors")
+        expected = "timm's name of a model" if where else "digits-vit, a timm name, NAME=FILE or a .safetensors"
+        raise UserError(f"{where}unknown model '{name}'{near}: expected {expected}")
 
 
 def _from_state(name: str, path: Path) -> nn.Module:
     state = read_state(path)
     head = state.get(f"{_head_name(name)}.weight")
-    network = _create(name) if head is None else _create(name, num_classes=len(head))
+    network = create(name) if head is None else create(name, num_classes=len(head))
     wrong = misfit(network, state)
     if wrong:
         raise UserError(f"{path}: weights do not fit '{name}': {wrong}")
@@ -125,7 +133,7 @@ def _from_state(name: str, path: Path) -> nn.Module:
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors or .pth file, without the wrappers that training scripts add."""
+    """The tensors of a .safetensors file or of one that torch wrote, without the wrappers that training scripts add."""
     content: Any
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError
@@ -138,6 +146,10 @@ def read_state(path: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
+        if _is_web_page(path):
+            raise UserError(
+                f"{path}: is a web page, not weights: download the file itself (Google Drive first asks to confirm)"
+            ) from error
         raise UserError(
             f"{path}: holds more than weights, and its code is not run: save the model's state_dict() instead"
         ) from error
@@ -151,9 +163,14 @@ def read_state(path: Path) -> dict[str, Tensor]:
     return {str(key).removeprefix("module."): value for key, value in content.items()}
 
 
+def _is_web_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(64).lstrip().lower().startswith((b"<!doctype", b"<html"))
+
+
 def _from_npz(name: str, path: Path) -> nn.Module:
     classes, blocks = _npz_shape(path)
-    network = _create(name, num_classes=classes)
+    network = create(name, num_classes=classes)
     load: Any = getattr(network, "load_pretrained", None)
     depth = len(getattr(network, "blocks", ()))
     if load is None or depth != blocks:
@@ -187,7 +204,7 @@ def _npz_shape(path: Path) -> tuple[int, int]:
     raise UserError(f"{path}: not an AugReg .npz with a head (expected head/bias and Transformer/encoderblock_0/…)")
 
 
-def _create(name: str, **changes: Any) -> nn.Module:
+def create(name: str, **changes: Any) -> nn.Module:
     """A network of timm's name, its weights not trained."""
     import timm
 
@@ -199,7 +216,14 @@ def _create(name: str, **changes: Any) -> nn.Module:
 
 
 def _head_name(name: str) -> str:
+    return str(getattr(_config(name), "classifier", None) or "head")
+
+
+def _config(name: str) -> Any:
+    """What timm knows about a name's weights; some of its releases refuse an unknown tag here, some later."""
     import timm
 
-    config: Any = timm.get_pretrained_cfg(name)
-    return str(getattr(config, "classifier", None) or "head")
+    try:
+        return timm.get_pretrained_cfg(name)
+    except RuntimeError as error:
+        raise UserError(f"weights of '{name}' cannot be loaded ({error}): {_advice(name)}") from error

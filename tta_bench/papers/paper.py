@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.files import read_whole
 from tta_bench.parse import from_yaml
 from tta_bench.validate import read
 
@@ -191,6 +192,6 @@ def _number(line: Mapping[str, str], key: str, place: str) -> float:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return read_whole(file).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error

@@ -14,8 +14,8 @@ from torch import Tensor
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.errors import CellFailed, UserError
-from tta_bench.runs.runner import Work
-from tta_bench.runs.scores import Scores
+from tta_bench.runs.answers import answer_of
+from tta_bench.runs.host import Work
 from tta_bench.runs.session import Session
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ BATCHES = 2  # the second shows what the first update broke
 def try_out(work: Work, session: Session) -> int:
     """Prepare and adapt as a cell would; returns the number of images, or raises UserError."""
     stream, setup = work.stream, work.setup
-    scores = Scores(stream.images.labels, setup.num_classes)
+    images = 0
     order = list(stream.batches(min(BATCH, setup.batch_size)))[:BATCHES]
     source = work.source_images
     if source is not None:
@@ -36,10 +36,11 @@ def try_out(work: Work, session: Session) -> int:
     for indices, batch in zip(order, _read(stream.images, order, work), strict=True):
         logits = _call("adapt", lambda batch=batch: session.adapt(batch))  # type: ignore[misc]
         try:
-            scores.add(indices, logits)
+            answer_of(logits, len(indices), setup.num_classes, after=images)
         except CellFailed as error:
             raise UserError(str(error)) from error
-    return scores.images
+        images += len(indices)
+    return images
 
 
 def _read(images: ImageSet, order: Sequence[NDArray[np.int64]], work: Work) -> list[Tensor]:

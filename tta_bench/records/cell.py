@@ -6,9 +6,15 @@ import hashlib
 import json
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
+
+from tta_bench.annotations import Count, Name, Seed, Whole
 from tta_bench.records.conditions import Conditions
+
+Short = Annotated[str, Meta(max_length=1000, title="text of at most 1,000 characters")]
+Tasks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1000)]
 
 
 @dataclass(frozen=True)
@@ -18,29 +24,29 @@ class Cell:
     It is known once a request (`CellSpec`) is bound to real weights and images.
     """
 
-    suite: str
-    suite_version: int
-    tasks: tuple[str, ...]  # what is scored: one task, or all of them in one stream
-    scenario: str
-    seed: int
-    method: str
+    suite: Name
+    suite_version: Whole
+    tasks: Tasks  # what is scored: one task, or all of them in one stream
+    scenario: Name
+    seed: Seed
+    method: Name
     settings: dict[str, Any]  # every setting with its value, defaults included
-    method_code: str  # hash of the code behind the method
+    method_code: Short  # hash of the code behind the method
     data: dict[str, Any]
-    data_code: str
-    stream: str  # digest of the image ids in their order
-    source: str  # digest of the source images that the method prepares on, if any
-    model: str
-    weights: str
+    data_code: Short
+    stream: Short  # digest of the image ids in their order
+    source: Short  # digest of the source images that the method prepares on, if any
+    model: Short
+    weights: Short
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    batch_size: int
-    limit: int | None  # None if it did not shorten this stream
-    device: str
-    amp: str | None
+    batch_size: Count
+    limit: Count | None  # None if it did not shorten this stream
+    device: Short
+    amp: Name | None
     compile: bool
-    harness: str  # version of tta-bench, and a hash of the code that every method runs through
-    images: str  # digest of the labels and of a sample's pixels: another tree may have the same names
+    harness: Short  # version of tta-bench, and a hash of the code that every method runs through
+    images: Short  # digest of the labels and of a sample's pixels: another tree may have the same names
     scenario_settings: dict[str, Any] = field(default_factory=dict)
     seed_is_set: bool = False  # whether the setting `seed` was given, instead of the cell's seed
 

@@ -153,6 +153,7 @@ class TimeConditions:
     threads: int
     torch: str
     spin_count: str  # GOMP_SPINCOUNT: how long idle threads wait before they sleep
+    shared: bool  # whether other jobs used the device at the same time
 
     @classmethod
     def of(cls, environment: Mapping[str, Any]) -> TimeConditions:
@@ -161,4 +162,5 @@ class TimeConditions:
             threads=int(environment.get("threads") or 0),
             torch=str(environment.get("packages", {}).get("torch", "unknown")),
             spin_count=str(environment.get("GOMP_SPINCOUNT") or ""),
+            shared=bool(environment.get("shared")),
         )

@@ -53,13 +53,32 @@ class Predictions:
 
     @classmethod
     def from_bytes(cls, content: bytes, samples: int, where: str) -> Predictions:
-        """Read what `to_bytes` wrote for this many samples; UserError for anything else, before allocating memory."""
+        """Read what `to_bytes` wrote for this many samples; UserError for anything else.
+
+        Length and header are checked before memory is allocated, and values that no run leaves are refused.
+        """
         header = _header(samples)
         if len(content) != len(header) + samples * ROW.itemsize or not content.startswith(header):
             raise UserError(f"{where}: expected predictions for {samples:,} images, found another file")
         rows = np.frombuffer(content, ROW, offset=len(header))
         columns: dict[str, Any] = {f.name: np.ascontiguousarray(rows[f.name]) for f in fields(cls)}
+        _refuse_impossible(columns, where)
         return cls(**columns)
+
+
+def _refuse_impossible(columns: dict[str, Any], where: str) -> None:
+    """Refuse values that would make a table wrong or crash it: a negative position, a confidence of NaN."""
+    if not len(columns["index"]):
+        return
+    for name in ("index", "label", "prediction", "task"):
+        if columns[name].min() < 0:
+            raise UserError(f"{where}: {name}: expected whole numbers of at least 0, got {columns[name].min()}")
+    for name, highest in (("confidence", 1 + 1e-5), ("entropy", np.inf)):  # a softmax may round up
+        low, high = columns[name].min(), columns[name].max()  # NaN if one is
+        if not (low >= -1e-5 and high <= highest and high < np.inf):
+            raise UserError(f"{where}: {name}: got a number that no softmax gives")
+    if columns["in_top5"].view(np.uint8).max() > 1:
+        raise UserError(f"{where}: in_top5: expected true or false")
 
 
 def digest(content: bytes) -> str:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from tta_bench import parse, validate
+from tta_bench.annotations import Seconds, Share, Whole
 from tta_bench.errors import UserError
 from tta_bench.records.cell import Cell
 
 SCHEMA = 3
+Moment = Annotated[
+    str,
+    Meta(pattern=r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00)?\Z", title="a UTC time as in 2026-01-31T23:59:59+00:00"),
+]
+Label = Annotated[str, Meta(min_length=1, max_length=1000, title="text of at most 1,000 characters")]
 
 
 class OtherSchema(UserError):
@@ -23,29 +32,29 @@ class Record:
     """One cell's result, or the reason why it has none."""
 
     cell: Cell
-    label: str  # of its row in tables: the method's name, or a suite's name for a variant
-    status: str  # "done" or "failed"
+    label: Label  # of its row in tables: the method's name, or a suite's name for a variant
+    status: Literal["done", "failed"]
     reason: str = ""  # of a failure, one line
     traceback: str = ""
-    samples: int = 0
-    top1: float = 0.0  # fractions in [0, 1]
-    top5: float = 0.0
-    task_top1: dict[str, float] = field(default_factory=dict)  # one entry, or one per task of the stream
-    ece: float = 0.0
+    samples: Whole = 0
+    top1: Share = 0.0
+    top5: Share = 0.0
+    task_top1: dict[str, Share] = field(default_factory=dict)  # one entry, or one per task of the stream
+    ece: Share = 0.0
     score_point: str = ""
     needs_source: bool = False
-    resets: int = 0
-    reset_batches: list[int] = field(default_factory=list)  # the batches after which the method reset itself, from 0
-    seconds: dict[str, float] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
-    batch_seconds: list[float] = field(default_factory=list)
-    sample_forwards: int = 0  # inside adapt
-    sample_backwards: int = 0
+    resets: Whole = 0
+    reset_batches: list[Whole] = field(default_factory=list)  # the batches after which the method reset itself, from 0
+    seconds: dict[str, Seconds] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
+    batch_seconds: list[Seconds] = field(default_factory=list)
+    sample_forwards: Whole = 0  # inside adapt
+    sample_backwards: Whole = 0
     prepared: str = ""  # "learned" from source images here, or "read": learned by an earlier cell at the cost below
-    prepare_forwards: int = 0
-    prepare_backwards: int = 0
+    prepare_forwards: Whole = 0
+    prepare_backwards: Whole = 0
     memory: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
-    finished_at: str = ""
+    finished_at: Moment = ""
     remarks: list[str] = field(default_factory=list)  # what the method did besides adapting
     predictions: str = ""  # digest of the file of predictions; empty for a failure
     schema: int = SCHEMA
@@ -84,7 +93,44 @@ class Record:
         record = validate.read(cls, given, where)
         if record.cell.key != key:
             raise UserError(f"{where}: its key does not match its content")
+        if wrong := _implausible(record):
+            raise UserError(f"{where}: {wrong}")
         return record
+
+
+def _implausible(record: Record) -> str:
+    """What no run of tta-bench leaves, and what tables could not use; empty if there is nothing."""
+    memory, environment = record.memory, record.environment
+    expected: list[tuple[str, object, type]] = [
+        *((f"memory: {key}", memory[key], int) for key in ("bytes", "prepare_bytes") if key in memory),
+        *((f"memory: {key}", memory[key], str) for key in ("measure",) if key in memory),
+        *((f"environment: {key}", environment[key], int) for key in ("threads",) if key in environment),
+        *((f"environment: {key}", environment[key], dict) for key in ("packages",) if key in environment),
+    ]
+    for name, value, kind in expected:
+        in_range = not isinstance(value, int) or (not isinstance(value, bool) and 0 <= value <= 2**53)
+        if not isinstance(value, kind) or not in_range:
+            return f"{name}: {validate.shown(value)} is none that a run leaves"
+    if not isinstance(record.cell.data.get("kind", ""), str):
+        return f"cell: data: kind: expected text, got {validate.shown(record.cell.data['kind'])}"
+    if record.finished_at and not _is_moment(record.finished_at):
+        return f"finished_at: there is no {record.finished_at}"
+    if record.status == "failed":
+        return ""
+    missing = [f"seconds: {name}" for name in ("adapt", "load", "prepare") if name not in record.seconds]
+    missing += [name for name in ("samples", "batch_seconds") if not getattr(record, name)]
+    if missing:
+        return f"is done, but has no {missing[0]}"
+    if max(record.reset_batches, default=0) >= len(record.batch_seconds):
+        return f"has {len(record.batch_seconds)} batches, but a reset after batch {max(record.reset_batches)}"
+    return "" if min(record.batch_seconds) > 0 else "has a batch that took no time, so its clock did not run"
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).year > 2000  # pandas knows no years far from ours
+    except ValueError:
+        return False
 
 
 def _ending(body: bytes) -> bytes:

@@ -9,6 +9,7 @@
 <folder>/claims/<key>.lock        a cell that some process is running
 <folder>/known/<process>.jsonl    keys of cells, to list what is left without building anything; safe to delete
 <folder>/prepared/<digest>.…      what methods learned from source images; safe to delete
+<folder>/jobs/<job>/…             what engines are given, and the progress of their workers (engines/job.py)
 <folder>/report/…                 tables made from the records
 
 Many processes may share one folder: every file has one writer and is not changed once written.
@@ -22,7 +23,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import count
@@ -30,12 +31,13 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench import parse, validate
-from tta_bench.errors import UserError
-from tta_bench.files import create_whole, now, process_name, remove_leftovers, write_whole
+from tta_bench.errors import RunStopped, UserError
+from tta_bench.files import create_whole, folder_below, now, process_name, read_whole, remove_leftovers, write_whole
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions, digest
 from tta_bench.records.record import OtherSchema, Record
 
+MOST_TEXT = 2**25  # bytes; a record of a million batches has fewer
 REDO = "the same `tta-bench run` moves it aside and runs this cell again"
 
 
@@ -54,6 +56,7 @@ class Command:
     command: tuple[str, ...]
     tasks: tuple[str, ...]  # in the order of the columns
     methods: tuple[str, ...]  # in the order of the rows
+    chosen: dict[str, str] = field(default_factory=dict)  # by row label: a sentence on how its settings were chosen
 
 
 class Store:
@@ -62,10 +65,10 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.cells = folder / "cells"
+        self.claims = folder / "claims"
         self.commands = folder / "commands"
         self.known = folder / "known"
         self.prepared = folder / "prepared"
-        self.report = folder / "report"
         self.manifest = folder / "manifest.json"
 
     @classmethod
@@ -79,7 +82,7 @@ class Store:
             store.cells.mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=store.cells):
                 pass
-            for place in (folder, store.cells, store.commands, store.prepared):
+            for place in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
                 remove_leftovers(place)
         except OSError as error:
             raise UserError(
@@ -97,10 +100,22 @@ class Store:
         store.read_manifest()
         return store
 
+    @property
+    def report(self) -> Path:
+        """The folder for tables; UserError if it leads elsewhere."""
+        return folder_below(self.folder, "report")
+
+    def refuse_running(self) -> None:
+        """Refuse a folder in which some process is running cells."""
+        if busy := sum(map(_is_locked, self.claims.glob("*.lock"))):
+            cells = f"{busy} cell{'s'[: busy > 1]}"
+            raise UserError(f"another process is running {cells} in {self.folder}: stop it before --fresh")
+
     def set_aside(self) -> Path | None:
-        """Move an old folder aside for a fresh start; deletes nothing."""
+        """Move an old folder aside for a fresh start; deletes nothing. Refused while a process runs cells in it."""
         if not self.folder.exists():
             return None
+        self.refuse_running()
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         target = self.folder.with_name(f"{self.folder.name}.old-{stamp}")
         number = 1
@@ -119,11 +134,18 @@ class Store:
         except UserError as error:
             raise UserError(f"{error}: restore it, or start over with --fresh") from error
 
-    def note_command(self, command: list[str], tasks: Sequence[str], methods: Sequence[str]) -> None:
-        """Save a command, and the order of its tasks and methods for reports."""
-        content = Command(now(), tuple(command), tuple(tasks), tuple(methods))
+    def note_command(
+        self,
+        command: list[str],
+        tasks: Sequence[str],
+        methods: Sequence[str],
+        chosen: Mapping[str, str] | None = None,
+    ) -> None:
+        """Save a command, the order of its tasks and methods for reports, and how settings were chosen."""
+        content = Command(now(), tuple(command), tuple(tasks), tuple(methods), dict(chosen or {}))
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
-        write_whole(self.commands / f"{stamp}-{process_name()}.json", _json(asdict(content)))
+        with self._writing():
+            write_whole(self.commands / f"{stamp}-{process_name()}.json", _json(asdict(content)))
 
     def past_commands(self) -> list[Command]:
         """The commands that ran in this folder, oldest first."""
@@ -137,23 +159,25 @@ class Store:
         """Save a warning for each of these weights; an empty text removes the warning."""
         for weights, warning in found.items():
             file = self._warning_file(weights)
-            if warning:
-                write_whole(file, f"{warning}\n".encode())
-            else:
-                file.unlink(missing_ok=True)
+            with self._writing():
+                if warning:
+                    write_whole(file, f"{warning}\n".encode())
+                else:
+                    file.unlink(missing_ok=True)
 
     def warnings(self) -> dict[str, str]:
         """The saved warnings, by the hash of the weights."""
         files = sorted((self.folder / "warnings").glob("[!.]*.txt"))
-        return {file.stem: file.read_text(errors="replace").strip() for file in files}
+        return {file.stem: _read(file).decode(errors="replace").strip() for file in files}
 
     def save(self, record: Record, predictions: Predictions | None) -> Record:
         """Save a record; predictions come first, so that every record on disk has them."""
-        if predictions is not None:
-            content = predictions.to_bytes()
-            write_whole(self.prediction_file(record.cell), content)
-            record = replace(record, predictions=digest(content))
-        write_whole(self._path(record.cell, ".json"), record.to_bytes())
+        with self._writing():
+            if predictions is not None:
+                content = predictions.to_bytes()
+                write_whole(self.prediction_file(record.cell), content)
+                record = replace(record, predictions=digest(content))
+            write_whole(self._path(record.cell, ".json"), record.to_bytes())
         return record
 
     def find(self, cell: Cell) -> Record | None:
@@ -161,10 +185,15 @@ class Store:
         path = self._path(cell, ".json")
         return read_record(path) if path.exists() else None
 
+    def find_slug(self, slug: str) -> Record | None:
+        """The record of the cell with this slug, if it exists."""
+        path = self.cells / f"{slug}.json"
+        return read_record(path) if path.exists() else None
+
     def records(self) -> list[Record]:
         """All records, in the order of tasks and methods of the newest command."""
         tasks, methods = self._orders()
-        found = [read_record(path) for path in self._record_files()]
+        found = [read_record(path) for path in self.record_files()]
         return sorted(found, key=lambda r: (_rank(r.cell.tasks[0], tasks), r.cell.seed, _rank(r.label, methods)))
 
     def by_key(self) -> dict[str, Record]:
@@ -175,12 +204,17 @@ class Store:
         """A cell's predictions; UserError if the file does not match the digest in its record."""
         path = self.prediction_file(record.cell)
         try:
-            content = path.read_bytes()
+            content = read_whole(path)
         except OSError as error:
             raise UserError(f"{path}: predictions cannot be read ({error.strerror}): {REDO}") from error
+        except UserError as error:
+            raise UserError(f"{error}: {REDO}") from error
         if digest(content) != record.predictions:
             raise UserError(f"{path}: damaged, its digest differs from the one in its record: {REDO}")
-        return Predictions.from_bytes(content, record.samples, str(path))
+        found = Predictions.from_bytes(content, record.samples, str(path))
+        if found.task.max(initial=0) >= len(record.cell.tasks):
+            raise UserError(f"{path}: has predictions for a task that its record does not name: {REDO}")
+        return found
 
     def prediction_file(self, cell: Cell) -> Path:
         return self._path(cell, ".npy")
@@ -191,7 +225,7 @@ class Store:
         A record of another version is not damaged: it stays, and reading it raises OtherSchema.
         """
         moved = []
-        for path in self._record_files():
+        for path in self.record_files():
             try:
                 read_record(path)
             except OtherSchema:
@@ -206,15 +240,30 @@ class Store:
 
     def _aside(self, record: Path) -> list[Path]:
         home = self.folder / "damaged"
-        home.mkdir(exist_ok=True)
         moved = []
-        for path in (record, record.with_suffix(".npy")):
-            names = (home / (path.name if number == 0 else f"{path.name}.{number}") for number in count())
-            if path.exists():
-                moved.append(path.rename(next(name for name in names if not name.exists())))
+        with self._writing():
+            home.mkdir(exist_ok=True)
+            for path in (record, record.with_suffix(".npy")):
+                names = (home / (path.name if number == 0 else f"{path.name}.{number}") for number in count())
+                if path.exists():
+                    moved.append(path.rename(next(name for name in names if not name.exists())))
         return moved
 
-    def _record_files(self) -> list[Path]:
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Stop the run where the folder cannot be written; never create it again without its manifest."""
+        if not self.manifest.exists():
+            raise UserError(
+                f"{self.folder} was moved or deleted while a run was writing to it: "
+                f"move it back, then run the same command again to resume"
+            )
+        try:
+            yield
+        except OSError as error:
+            raise RunStopped(f"{self.folder} cannot be written ({error.strerror})") from error
+
+    def record_files(self) -> list[Path]:
+        """The files of all records, readable or not."""
         return sorted(self.cells.glob("[!.]*.json"))
 
     @contextmanager
@@ -225,11 +274,12 @@ class Store:
         """
         from filelock import FileLock, Timeout
 
-        path = self.folder / "claims" / f"{cell.key}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = self.claims / f"{cell.key}.lock"
         lock = FileLock(path)
         try:
-            lock.acquire(timeout=0)
+            with self._writing():
+                path.parent.mkdir(exist_ok=True)
+                lock.acquire(timeout=0)
         except Timeout:
             yield False
             return
@@ -240,6 +290,19 @@ class Store:
                 # A process that locks the removed file finds the record, so the cell never runs twice.
                 path.unlink(missing_ok=True)
             lock.release()
+
+    def is_claimed(self, key: str) -> bool:
+        """Whether a process runs the cell with this key."""
+        from filelock import FileLock, Timeout
+
+        path = self.folder / "claims" / f"{key}.lock"
+        if not path.exists():
+            return False
+        try:
+            with FileLock(path, timeout=0):
+                return False
+        except Timeout:
+            return True
 
     def _orders(self) -> tuple[list[str], list[str]]:
         """Names of tasks and methods, those of the newest command first."""
@@ -257,16 +320,17 @@ class Store:
 
 def read_record(path: Path) -> Record:
     """Read a record; an unchanged file is read only once per process."""
-    seen = path.stat()
+    try:
+        seen = path.stat()
+    except OSError as error:  # a link to nothing, or removed since it was listed
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     return _read_once(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
 
 
 @lru_cache(maxsize=50_000)
 def _read_once(path: Path, mtime: int, size: int, inode: int) -> Record:
     try:
-        record = Record.from_bytes(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+        record = Record.from_bytes(_read(path), str(path))
     except OtherSchema:
         raise
     except UserError as error:
@@ -293,6 +357,19 @@ def refuse_unfit(folder: Path, suite: str) -> None:
         raise UserError(f"output folder {folder} cannot be written ({there}): choose another --out")
 
 
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds this lock; the system releases those of dead processes."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # the folder cannot be written, which moving it aside reports
+        return False
+
+
 def _rank(name: str, order: Sequence[str]) -> int:
     return order.index(name) if name in order else len(order)
 
@@ -302,7 +379,12 @@ def _json(content: Any) -> bytes:
 
 
 def _read_json(path: Path) -> Any:
+    return parse.from_json(_read(path), str(path))
+
+
+def _read(path: Path) -> bytes:
+    """The content of a small file: everything here but predictions."""
     try:
-        return parse.from_json(path.read_bytes(), str(path))
+        return read_whole(path, most=MOST_TEXT)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error

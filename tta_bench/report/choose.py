@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.records.record import Record
+from tta_bench.report.current import recency
 from tta_bench.report.fair import table_of
 from tta_bench.report.rows import Comparison, by_table, compare
 
@@ -54,7 +55,7 @@ class Group:
 
     @property
     def newest(self) -> str:
-        return max(record.finished_at for record in self.records)
+        return max(map(recency, self.records))
 
 
 def parse(text: str) -> Filter:
@@ -150,16 +151,27 @@ def _one_group(records: Sequence[Record]) -> Comparison:
     made = compare(chosen.records)
     shown = {id(record) for record in chosen.records}
     notes = [_note(group, chosen, sum(id(record) not in shown for record in group.records)) for group in found]
-    return replace(made, notes=(*made.notes, *filter(None, notes)))
+    elsewhere = {
+        record.label: _ask(group, chosen) for group in found if group is not chosen for record in group.records
+    }
+    return replace(made, notes=(*made.notes, *filter(None, notes)), elsewhere=elsewhere)
 
 
 def _note(other: Group, chosen: Group, count: int) -> str:
     if not count:
         return ""
-    differing = {key: value for key, value in other.filters.items() if value != chosen.filters[key]}
-    named = ", ".join(f"{key}={value}" for key, value in differing.items())
-    ask = " ".join(f"--where {shlex.quote(f'{key}={value}')}" for key, value in differing.items())
+    named = ", ".join(f"{key}={value}" for key, value in _differing(other, chosen).items())
+    ask = _ask(other, chosen)
     return f"Left out, not comparable: {count} record{'s'[: count > 1]} with {named}; show them with `{ask}`."
+
+
+def _ask(other: Group, chosen: Group) -> str:
+    """The options that show another group than the chosen one."""
+    return " ".join(f"--where {shlex.quote(f'{key}={value}')}" for key, value in _differing(other, chosen).items())
+
+
+def _differing(other: Group, chosen: Group) -> dict[str, str]:
+    return {key: value for key, value in other.filters.items() if value != chosen.filters[key]}
 
 
 def _limit(limit: int | None) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
-from tta_bench.papers.answers import own_paper
+from tta_bench import declared
+from tta_bench.papers.answers import other_weights, own_paper
 from tta_bench.papers.paper import Paper, PaperTable
 from tta_bench.records.cell import Cell
 from tta_bench.report.fair import is_anothers, shipped_suite
@@ -50,9 +48,7 @@ def why_not(row: Row, paper: Paper, table: PaperTable) -> list[str]:
 
 def _other_conditions(cell: Cell, table: PaperTable) -> list[str]:
     """What the paper states about all rows of a table and this cell does not share."""
-    reasons = []
-    if table.model and cell.model != table.model:
-        reasons.append(f"other weights: {cell.model}, the paper's are {table.model}")
+    reasons = list(filter(None, [other_weights(table, cell.model)]))
     if table.mean and cell.mean != table.mean:
         ours, theirs = (", ".join(f"{value:g}" for value in values) for values in (cell.mean, table.mean))
         reasons.append(f"images normalised with mean {ours}, the paper's with {theirs}")
@@ -102,44 +98,6 @@ def paper_row(row: Row, paper: Paper, table: PaperTable) -> str:
 
 @cache
 def defaults(method: str) -> dict[str, Any]:
-    """A method's published settings, read from its source: importing it would import torch."""
+    """A method's published settings, without importing it."""
     entry = next((e for e in metadata.entry_points(group="tta_bench.methods") if e.name == method), None)
-    return _class_defaults(entry.module, entry.attr) if entry else {}
-
-
-def _class_defaults(module: str, name: str) -> dict[str, Any]:
-    """Constant defaults of a class's constructor; settings that it hands on have those of its base class.
-
-    `without=(…)` in a decorator of the constructor names settings of the base class that it does not take.
-    """
-    spec = importlib.util.find_spec(module)
-    tree = ast.parse(Path(spec.origin).read_text()) if spec and spec.origin else ast.Module([], [])
-    cls = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)
-    if cls is None:
-        return {}
-    own: dict[str, Any] = {}
-    dropped: set[str] = set()
-    hands_on = True
-    for node in cls.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            own = {a.arg: d.value for a, d in pairs if isinstance(d, ast.Constant)}
-            hands_on = node.args.kwarg is not None
-            calls = [call for call in node.decorator_list if isinstance(call, ast.Call)]
-            words = [word for call in calls for word in call.keywords if word.arg == "without"]
-            dropped = {name for word in words for name in ast.literal_eval(word.value)}
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__init__":
-            words = node.value.keywords if isinstance(node.value, ast.Call) else []
-            own = {w.arg: w.value.value for w in words if w.arg and isinstance(w.value, ast.Constant)}
-    base = ast.unparse(cls.bases[0]) if cls.bases and hands_on else ""
-    inherited = _class_defaults(_origin(tree, module, base), base) if base else {}
-    return {**{key: value for key, value in inherited.items() if key not in dropped}, **own}
-
-
-def _origin(tree: ast.Module, module: str, name: str) -> str:
-    """The module that a name was imported from; without an import, the same module."""
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names):
-            package = module.split(".")[: -node.level] if node.level else []
-            return ".".join([*package, *([node.module] if node.module else [])])
-    return module
+    return declared.defaults(entry.module, entry.attr) if entry else {}

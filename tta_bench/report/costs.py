@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
+from tta_bench.errors import some
 from tta_bench.records.conditions import StreamKey, TimeConditions
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
@@ -13,40 +16,80 @@ from tta_bench.report.values import FAILED, Table, Value
 
 IMAGES = 50_000  # of ImageNet's validation set, and of most published time tables
 MIXED = "Times were measured under different conditions"
+SLOW_TIMES, SLOW_SECONDS = 5.0, 1.0  # a first batch is noted if it takes so many times the median, and so much more
 COLUMNS = ("seconds", "ms/image", "× Source", "min/50k", "forwards/image", "backwards/image", "peak MiB", "prepare s")
 
 
 def time_table(comparison: Comparison) -> Table:
     """What each method costs: time inside `adapt`, exact counts of passes, peak memory."""
-    source = [record for row in comparison.rows if row.first.cell.method == "source" for record in row.done]
-    rows = tuple((row.label, _costs(row, source)) for row in comparison.rows)
-    machines = machines_of(comparison)
+    timed = with_comparable_times(comparison)
+    source = [record for row in timed.rows if row.first.cell.method == "source" for record in row.done]
+    times = {row.label: row.done for row in timed.rows}
+    rows = tuple((row.label, _costs(row, times.get(row.label, []), source)) for row in comparison.rows)
     notes = [
-        f"Measured on {' and '.join(machines)}." if machines else "",
-        f"{MIXED}: compare forwards and backwards instead." if len(machines) > 1 else "",
-        f"seconds: all of `adapt`, per seed; {_steady_note(comparison)}",
-        extrapolated(comparison),
+        *(f"Measured on {machine}." for machine in machines_of(timed)),
+        *_left_out(comparison, timed),
+        f"seconds: all of `adapt`, per seed; {_steady_note(timed)}",
+        _slow_note(timed),
+        extrapolated(timed),
         *_memory_note(comparison),
     ]
     return Table(f"{comparison.suite}: time and cost", COLUMNS, rows, tuple(note for note in notes if note))
 
 
+def with_comparable_times(comparison: Comparison) -> Comparison:
+    """The rows without records whose times cannot be compared with the others'.
+
+    Of several machines, the one with the most rows counts; then one that no other job used, then the most records.
+    """
+    groups: dict[TimeConditions, list[Record]] = defaultdict(list)
+    rows: dict[TimeConditions, set[str]] = defaultdict(set)
+    for row in comparison.rows:
+        for record in row.done:
+            conditions = TimeConditions.of(record.environment)
+            groups[conditions].append(record)
+            rows[conditions].add(row.label)
+    if len(groups) < 2:
+        return comparison
+    best = max(sorted(groups), key=lambda group: (len(rows[group]), not group.shared, len(groups[group])))
+    kept = {record.cell.key for record in groups[best]}
+    found = [Row(row.label, tuple(r for r in row.records if r.cell.key in kept)) for row in comparison.rows]
+    return replace(comparison, rows=tuple(row for row in found if row.records))
+
+
 def machines_of(comparison: Comparison) -> list[str]:
     """What the times were measured on, each once: the hardware, and what else differs."""
-    machines = sorted(
-        {TimeConditions.of(record.environment) for record in comparison.records if record.status == "done"}
+    found = {TimeConditions.of(record.environment) for record in comparison.records if record.status == "done"}
+    return [_machine(one, found) for one in sorted(found)]
+
+
+def _machine(one: TimeConditions, among: Collection[TimeConditions]) -> str:
+    torches, spins = ({getattr(other, name) for other in among} for name in ("torch", "spin_count"))
+    return ", ".join(
+        [
+            one.device_name,
+            f"{one.threads} thread{'s'[: one.threads != 1]}",
+            *([f"torch {one.torch}"] if len(torches) > 1 else []),
+            *([f"GOMP_SPINCOUNT {one.spin_count or 'not set'}"] if len(spins) > 1 else []),
+            *(["shared with other jobs"] if one.shared else []),
+        ]
     )
-    torches, spins = ({getattr(machine, name) for machine in machines} for name in ("torch", "spin_count"))
+
+
+def _left_out(comparison: Comparison, timed: Comparison) -> list[str]:
+    """Which cells the time columns leave out, by the machine that they ran on."""
+    kept = {record.cell.key for record in timed.records}
+    found = {TimeConditions.of(record.environment) for record in comparison.records if record.status == "done"}
+    cells: dict[TimeConditions, list[str]] = defaultdict(list)
+    for row in comparison.rows:
+        for r in row.done:
+            if r.cell.key not in kept:
+                name = f"{row.label} on {r.cell.name}, seed {r.cell.seed}"
+                cells[TimeConditions.of(r.environment)].append(name)
     return [
-        ", ".join(
-            [
-                machine.device_name,
-                f"{machine.threads} thread{'s'[: machine.threads != 1]}",
-                *([f"torch {machine.torch}"] if len(torches) > 1 else []),
-                *([f"GOMP_SPINCOUNT {machine.spin_count or 'not set'}"] if len(spins) > 1 else []),
-            ]
-        )
-        for machine in machines
+        f"Left out of times, {len(names)} cell{'s'[: len(names) != 1]} measured on {_machine(one, found)}: "
+        f"{some(names)}."
+        for one, names in sorted(cells.items())
     ]
 
 
@@ -57,6 +100,30 @@ def _steady_note(comparison: Comparison) -> str:
         return "ms/image: of the streams' only batch, warm-up included."
     alone = "; streams of one batch count with their warm-up" if any(short) else ""
     return f"ms/image: without each stream's first batch (warm-up){alone}."
+
+
+def slow_first_batch(record: Record) -> float | None:
+    """How many times the median of the others a stream's first batch took, if that is far more; else None.
+
+    A compiler, a cache that fills or work that a method puts off until the clock is not looked at: ms/image hides it.
+    """
+    first, *others = record.batch_seconds or [0.0]
+    usual = statistics.median(others) if others else math.inf
+    is_slow = first > SLOW_TIMES * usual and first - usual > SLOW_SECONDS
+    return first / max(usual, 1e-6) if is_slow else None
+
+
+def _slow_note(comparison: Comparison) -> str:
+    """Rows whose first batch is far slower than the others, each with its worst stream."""
+    found = []
+    for row in comparison.rows:
+        times = {slow: record for record in row.done if (slow := slow_first_batch(record)) is not None}
+        if times:
+            worst = times[max(times)]
+            found.append(f"{row.label} {worst.batch_seconds[0]:.1f} s on {worst.cell.name}, {max(times):.0f} times")
+    if not found:
+        return ""
+    return f"WARNING first batch far slower than the others, and left out of ms/image: {'; '.join(found)} their median."
 
 
 def seconds_per_seed(records: Sequence[Record]) -> float:
@@ -90,19 +157,20 @@ def extrapolated(comparison: Comparison, images: int = IMAGES) -> str:
     )
 
 
-def _costs(row: Row, source: Sequence[Record]) -> tuple[Value, ...]:
+def _costs(row: Row, timed: Sequence[Record], source: Sequence[Record]) -> tuple[Value, ...]:
+    """`timed` are the row's records with comparable times; counts and memory are those of all."""
     done = row.done
     if not done:
         return (Value(word=FAILED),) * len(COLUMNS)
     images = sum(record.samples for record in done)
-    slower = times_other(paired(done, source))
-    if source and slower is None:  # no stream in common, but the same model and batch size
-        slower = steady_ms(done) / steady_ms(source)
+    slower = times_other(paired(timed, source))
+    if source and timed and slower is None:  # no stream in common, but the same model and batch size
+        slower = steady_ms(timed) / steady_ms(source)
     return (
-        Value(seconds_per_seed(done), digits=1),
-        Value(steady_ms(done), digits=2),
+        Value(seconds_per_seed(timed), digits=1) if timed else Value(),
+        Value(steady_ms(timed), digits=2) if timed else Value(),
         Value() if slower is None else Value(slower, digits=2),
-        Value(minutes(done), digits=2),
+        Value(minutes(timed), digits=2) if timed else Value(),
         Value(sum(record.sample_forwards for record in done) / images, digits=2),
         Value(sum(record.sample_backwards for record in done) / images, digits=2),
         Value(max(record.memory.get("bytes", 0) for record in done) / 2**20, digits=0),

@@ -60,6 +60,11 @@ def find_row(comparison: Comparison, label: str) -> Row:
     """The row with this label; `tent` also means `tent (lr=0.1)` if there is no other tent."""
     rows = {row.label: row for row in comparison.rows}
     alike = [name for name in rows if label in (name, name.partition(" (")[0])]
+    if label not in rows and not alike and label in comparison.elsewhere:
+        raise UserError(
+            f"no row '{label}' in this group of {comparison.suite} (rows: {', '.join(rows)}): "
+            f"another group, not comparable with this one, has it: add {comparison.elsewhere[label]}"
+        )
     if label not in rows and len(alike) != 1:
         raise UserError(f"no row '{label}' in {comparison.suite}{did_you_mean(label, rows)}")
     return rows[label if label in rows else alike[0]]

@@ -7,11 +7,13 @@ from collections.abc import Hashable, Sequence
 from functools import cache
 
 from tta_bench.errors import UnmatchedStreams, UserError
+from tta_bench.papers import answers
 from tta_bench.papers.answers import own_table
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import RULES, Rule, StreamKey
 from tta_bench.records.record import Record
-from tta_bench.suites import suite
+from tta_bench.report.current import recency
+from tta_bench.suites.suite import Suite
 
 
 def table_of(cell: Cell) -> str:
@@ -20,22 +22,17 @@ def table_of(cell: Cell) -> str:
     return table.name if table else cell.suite
 
 
-def shipped_suite(cell: Cell) -> suite.Suite | None:
+def shipped_suite(cell: Cell) -> Suite | None:
     """The suite of a cell if it ships with tta-bench; a user's own suite of the same name is another."""
     return _shipped(cell.suite, cell.data.get("kind"), cell.tasks)
 
 
 def is_anothers(cell: Cell) -> bool:
     """Whether the cell's suite only has the name of one that ships with tta-bench."""
-    return cell.suite in suite.names() and shipped_suite(cell) is None
+    return answers.is_anothers(cell.suite, cell.data.get("kind"), cell.tasks)
 
 
-@cache
-def _shipped(name: str, kind: object, tasks: tuple[str, ...]) -> suite.Suite | None:
-    if name not in suite.names():
-        return None
-    found = suite.load(name)
-    return found if found.data.get("kind") == kind and set(tasks) <= set(found.tasks) else None
+_shipped = cache(answers.shipped_suite)
 
 
 def check_fair(records: Sequence[Record]) -> None:
@@ -66,7 +63,7 @@ def _refuse(rule: Rule, records: Sequence[Record]) -> None:
         if value is not None:
             found[value].append(record)
     seen = "; ".join(f"{_cells(group)}: {value}" for value, group in found.items())
-    most = max(found.values(), key=lambda group: (len(group), max(record.finished_at for record in group)))
+    most = max(found.values(), key=lambda group: (len(group), max(map(recency, group))))
     others = dict.fromkeys(r.label for group in found.values() if group is not most for r in group)
     remedy = f"run {', '.join(others)} again {rule.remedy.format(most[0].cell.conditions)}"
     raise UserError(f"These records use different {rule.noun}: {seen}: {remedy}{_apart(rule, records)}")

@@ -60,7 +60,7 @@ def frame(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
     ]
     made: pd.DataFrame = pd.DataFrame(lines).astype(dict.fromkeys(WHOLE_NUMBERS, "Int64"))
     made["finished_at"] = pd.to_datetime(made["finished_at"], utc=True)
-    notes = [*runs.warnings(), *(note for comparison in found for note in comparison.notes)]
+    notes = [*runs.warnings(), *runs.chosen(), *(note for comparison in found for note in comparison.notes)]
     made.attrs["notes"] = list(dict.fromkeys(notes))
     return made
 

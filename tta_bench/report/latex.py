@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tta_bench.report.names import clean
+from tta_bench.errors import clean
 from tta_bench.report.values import Table, Value
 
 WIDE = 10  # with more columns, they move closer together

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tta_bench.errors import UserError
 from tta_bench.records.conditions import StreamKey
 from tta_bench.records.record import Record
-from tta_bench.report.costs import steady_ms
+from tta_bench.report.costs import slow_first_batch, steady_ms
 from tta_bench.report.differences import make_stream
 from tta_bench.report.measured import measured
 from tta_bench.report.render import csv_lines
@@ -42,6 +42,7 @@ COLUMNS = (
     "stream",
     "status",
     "reason",
+    "slow_first_batch",  # how many times the median of the others it took; empty where nothing is noted
 )
 ALPHA = 0.05
 CLOSE_NOTE = "≈: not distinguishable from the best (paired, all tasks together, block bootstrap, Holm)."
@@ -82,6 +83,7 @@ def _tidy(label: str, task: str, record: Record) -> list[str]:
         cell.stream,
         record.status,
         record.reason,
+        _digits(slow_first_batch(record) or math.nan, 1),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Names as tables print them: short column names, and nothing that could upset a screen."""
+"""Short column names for tables, and what they stand for."""
 
 from __future__ import annotations
 
@@ -47,9 +47,3 @@ def legend(tasks: Sequence[str]) -> list[str]:
     pairs = zip(columns(tasks), tasks, strict=True)
     spelled = [f"{name} = {task}" for name, task in pairs if name.lower() != task.lower()]
     return [f"{', '.join(spelled)}."] if spelled else []
-
-
-def clean(text: str) -> str:
-    """A name in one line without control characters: a plug-in's name must not move the cursor."""
-    line = " ".join(text.split())
-    return line if line.isprintable() else "".join(char if char.isprintable() else "�" for char in line)

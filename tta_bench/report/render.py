@@ -14,8 +14,11 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from tta_bench.report.names import clean
+from tta_bench.errors import clean
 from tta_bench.report.values import FAILED, LOUD, MISSING, Table, Value
+
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # wide forms too: some spreadsheets read them alike
+NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
 
 def show(table: Table, console: Console) -> None:
@@ -99,10 +102,15 @@ def csv_text(table: Table) -> str:
 
 
 def csv_lines(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as CSV, each in one line."""
+    """Rows as CSV, each in one line; a spreadsheet takes no text for a formula."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([[clean(cell) for cell in row] for row in rows])
+    csv.writer(out, lineterminator="\n").writerows([[_inert(clean(cell)) for cell in row] for row in rows])
     return out.getvalue()
+
+
+def _inert(cell: str) -> str:
+    """A cell that a spreadsheet does not run: text that starts like a formula gets an apostrophe, numbers stay."""
+    return f"'{cell}" if cell.startswith(FORMULA) and not NUMBER.fullmatch(cell) else cell
 
 
 def _plain(values: Sequence[Value], spread: Sequence[bool]) -> list[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from tta_bench.errors import UserError
 from tta_bench.papers.answers import own_table
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
+from tta_bench.report.current import is_ahead, newest_data, newest_method, recency
 from tta_bench.report.fair import check_fair, shipped_suite, table_of
 
 
@@ -48,6 +50,7 @@ class Comparison:
     tasks: tuple[str, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # labels of other groups: the `--where` that shows them
 
     @cached_property
     def records(self) -> list[Record]:
@@ -82,6 +85,7 @@ def compare(records: Iterable[Record]) -> Comparison:
         by_row[record.label, _identity(record.cell)].append(record)
     groups = list(by_row.values())
     rows = tuple(Row(label, tuple(group)) for label, group in zip(_labels(groups), groups, strict=True))
+    _refuse_twice(rows)
     first, limit = records[0].cell, limit_of(records)
     if first.scenario != "normal":
         notes.append(f"Scenario: {first.conditions.scenario}.")
@@ -89,7 +93,7 @@ def compare(records: Iterable[Record]) -> Comparison:
         notes.append(f"NOT REPORTABLE: only the first {limit} images of each task (--limit {limit}).")
     if first.data.get("allow_partial"):
         notes.append("NOT REPORTABLE: a part of the published data (allow_partial).")
-    notes += _fewer_seeds(rows)
+    notes += [*_fewer_seeds(rows), *_versions(rows), *_clocks(records)]
     return Comparison(table_of(first), _tasks(records), rows, tuple(notes))
 
 
@@ -110,16 +114,12 @@ def _current(records: list[Record]) -> tuple[list[Record], list[str]]:
     records = whole or records
     rows = [_identity(record.cell) for record in records]
     places = [(row, *_place(record.cell)) for row, record in zip(rows, records, strict=True)]
-    method: dict[Hashable, Record] = {}
-    data: dict[Hashable, Record] = {}
-    for row, place, record in zip(rows, places, records, strict=True):
-        _keep_newest(method, row, record)
-        _keep_newest(data, place, record)
+    method = _winners(zip(rows, records, strict=True), _method_code, newest_method)
+    data = _winners(zip(places, records, strict=True), _data_code, newest_data)
     kept = [
         record
         for row, place, record in zip(rows, places, records, strict=True)
-        if _method_code(record.cell) == _method_code(method[row].cell)
-        and _data_code(record.cell) == _data_code(data[place].cell)
+        if _method_code(record.cell) == method[row] and _data_code(record.cell) == data[place]
     ]
     if len(kept) < len(records):
         notes.append(f"Skipped {_count(len(records) - len(kept))}: code or data changed since they were made.")
@@ -130,9 +130,19 @@ def _count(records: int) -> str:
     return f"{records} record" if records == 1 else f"{records} records"
 
 
-def _keep_newest(found: dict[Hashable, Record], key: Hashable, record: Record) -> None:
-    if key not in found or record.finished_at >= found[key].finished_at:
-        found[key] = record
+def _winners(
+    records: Iterable[tuple[Hashable, Record]],
+    version: Callable[[Cell], Hashable],
+    newest: Callable[[Sequence[Record]], Record],
+) -> dict[Hashable, Hashable]:
+    """Of each group of records, the version that counts."""
+    groups: dict[Hashable, dict[Hashable, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    for key, record in records:
+        groups[key][version(record.cell)].append(record)
+    return {
+        key: next(iter(found)) if len(found) == 1 else version(newest(list(chain(*found.values()))).cell)
+        for key, found in groups.items()
+    }
 
 
 def _identity(cell: Cell) -> Hashable:
@@ -155,7 +165,7 @@ def _data_code(cell: Cell) -> tuple[int, str, str, str]:
 
 def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
     """The rows' labels; where two rows share one, with the settings in which they differ."""
-    records = [max(group, key=lambda record: record.finished_at) for group in groups]
+    records = [max(group, key=recency) for group in groups]
     twins: dict[str, list[Cell]] = defaultdict(list)
     for record in records:
         twins[record.label].append(record.cell)
@@ -190,3 +200,33 @@ def _fewer_seeds(rows: Sequence[Row]) -> list[str]:
         for label, own in seeds.items()
         if own != most
     ]
+
+
+def _refuse_twice(rows: Sequence[Row]) -> None:
+    """Refuse two results of one row on the same stream: a mean would count it twice."""
+    for row in rows:
+        seen: dict[Hashable, Record] = {}
+        for record in row.records:
+            other = seen.setdefault(record.cell.conditions.key, record)
+            if other is not record:
+                parts = [f.name for f in fields(Cell) if getattr(other.cell, f.name) != getattr(record.cell, f.name)]
+                raise UserError(
+                    f"{row.label} on {record.cell.name}, seed {record.cell.seed}: two results that differ in "
+                    f"{' and '.join(parts) or 'nothing'}: report their folders separately"
+                )
+
+
+def _versions(rows: Sequence[Row]) -> list[str]:
+    """A warning if not all rows were made by the same version of the harness."""
+    made: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        made[row.first.cell.harness].append(row.label)
+    if len(made) < 2:
+        return []
+    parts = [f"{', '.join(labels)} by {harness}" for harness, labels in made.items()]
+    return [f"WARNING made by different versions of tta-bench: {'; '.join(parts)}."]
+
+
+def _clocks(records: Sequence[Record]) -> list[str]:
+    ahead = sum(is_ahead(record) for record in records)
+    return [f"WARNING {_count(ahead)} finished in the future: the clock of that machine was wrong."] if ahead else []

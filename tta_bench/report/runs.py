@@ -14,12 +14,13 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import REDO, Store
+from tta_bench.report.current import recency
 
 Truth = tuple[NDArray[np.int32], NDArray[np.int32]]  # index and label of each image of a stream
 
 
 class Runs:
-    """The records of run folders. A number that predictions can tell is recomputed from them, not believed.
+    """The records of run folders. Numbers that follow from predictions are recomputed, not trusted.
 
     A cell that is in several folders counts once; the same cell with other results is refused.
     """
@@ -40,6 +41,13 @@ class Runs:
         used = {record.cell.weights for record in self.records}
         noted = [pair for store in self.stores for pair in store.warnings().items()]
         return list(dict.fromkeys(text for weights, text in noted if text and weights in used))
+
+    def chosen(self) -> list[str]:
+        """How the settings of these records' rows were chosen, where a command said so."""
+        commands = [command for store in self.stores for command in store.past_commands()]
+        said = {label: text for command in commands for label, text in command.chosen.items()}
+        shown = dict.fromkeys(record.label for record in self.records)
+        return [said[label] for label in shown if label in said]
 
     def predictions(self, cell: Cell) -> Predictions:
         record, store = self._home[id(cell)]
@@ -90,7 +98,7 @@ class Runs:
 
 
 def _each_once(found: Sequence[tuple[Record, Store]]) -> list[tuple[Record, Store]]:
-    """Each cell once per label, the newest; the same cell with other predictions is a UserError."""
+    """Each cell once per label, finished rather than failed; the same cell with other predictions is a UserError."""
     newest: dict[tuple[str, str], tuple[Record, Store]] = {}
     results: dict[str, tuple[str, Store]] = {}
     for record, store in found:
@@ -103,6 +111,10 @@ def _each_once(found: Sequence[tuple[Record, Store]]) -> list[tuple[Record, Stor
                     f"report them apart, or run it again with --fresh"
                 )
         name = (record.label, key)
-        if name not in newest or record.finished_at > newest[name][0].finished_at:
+        if name not in newest or _rank(record) > _rank(newest[name][0]):
             newest[name] = record, store
     return list(newest.values())
+
+
+def _rank(record: Record) -> tuple[bool, str]:
+    return record.status == "done", recency(record)

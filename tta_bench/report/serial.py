@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+
+from tta_bench.measure.student import t_quantile
 
 Floats = NDArray[np.float64]
 CLEARLY = 1.645  # standard errors of lag 1 above 0, one-sided 5 %
@@ -37,7 +38,7 @@ class Spread(NamedTuple):
     @property
     def reach(self) -> float:
         """Half of a 95 % interval."""
-        return math.sqrt(self.variance) * float(stdtrit(self.freedom, 0.975))
+        return math.sqrt(self.variance) * t_quantile(self.freedom, 0.975)
 
 
 def spread_of_sum(batches: Floats) -> Spread:

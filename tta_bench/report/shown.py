@@ -8,6 +8,7 @@ from html import escape
 
 from rich.console import Console, ConsoleOptions, RenderResult
 
+from tta_bench.errors import clean
 from tta_bench.report import render
 from tta_bench.report.values import Table
 
@@ -22,7 +23,7 @@ class Shown:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from render.parts(self.table, console)
         if self.sentence:
-            yield self.sentence
+            yield clean(self.sentence)
 
     def __repr__(self) -> str:
         text = io.StringIO()

@@ -17,14 +17,15 @@ from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from tta_bench.data.seeding import seed_of
 from tta_bench.measure.ratio import small_sample_factor
+from tta_bench.measure.student import sign_test, t_below, t_quantile
 from tta_bench.report.serial import Spread, block_length, block_sums, levelled, spread_of_sum
 
 LEVEL = 0.95
 REPLICATES = 2000
+MOST_IMAGES = 2**23  # that a stream is drawn from; ImageNet-C has 3.75 million
 Floats = NDArray[np.float64]
 
 
@@ -105,13 +106,13 @@ def estimate(streams: Sequence[Blocks], replicates: int = REPLICATES) -> Estimat
     freedom = apart**2 / sum(part**2 / blocks.freedom for part, blocks in zip(parts, streams, strict=True))
     error = math.sqrt(variance)
     tail = (1 - LEVEL) / 2
-    reach = np.array([stdtrit(freedom, tail), stdtrit(freedom, 1 - tail)]) * error
+    reach = np.array([t_quantile(freedom, tail), t_quantile(freedom, 1 - tail)]) * error
     if replicates:
         drawn = sum((w * blocks.draw(replicates) for w, blocks in zip(weights, streams, strict=True)), np.zeros(1))
         wider = math.sqrt(variance / apart) * small_sample_factor(freedom, tail)
         skewed = np.quantile(drawn, [tail, 1 - tail]) * wider
         reach = np.array([min(reach[0], skewed[0]), max(reach[1], skewed[1])])  # the tails of a few blocks are short
-    p = 2 * float(stdtr(freedom, -abs(difference) / error))
+    p = 2 * t_below(freedom, -abs(difference) / error)
     return Estimate(difference, difference + float(reach[0]), difference + float(reach[1]), p)
 
 
@@ -122,11 +123,10 @@ def _weights(streams: Sequence[Blocks]) -> list[float]:
 
 def _shared(streams: Sequence[Blocks], weights: Sequence[float]) -> float:
     """The variance that streams have in common because they show the same images."""
-    size = max(int(blocks.stream.index.max(initial=0)) for blocks in streams) + 1
+    indices, size = dense([blocks.stream.index for blocks in streams])
     together: dict[str, Floats] = defaultdict(lambda: np.zeros(size))
     apart = 0.0
-    for w, blocks in zip(weights, streams, strict=True):
-        index = blocks.stream.index
+    for w, blocks, index in zip(weights, streams, indices, strict=True):
         own = np.bincount(index, blocks.stream.difference, size) - blocks.mean * np.bincount(index, minlength=size)
         own *= w / blocks.samples
         apart += float(own @ own)
@@ -134,18 +134,28 @@ def _shared(streams: Sequence[Blocks], weights: Sequence[float]) -> float:
     return sum(float(deviation @ deviation) for deviation in together.values()) - apart
 
 
+def dense(indices: Sequence[NDArray[np.integer]]) -> tuple[Sequence[NDArray[np.integer]], int]:
+    """Image numbers and how many there are; renumbered if the largest is beyond any dataset.
+
+    So an array with a place for each number takes no more memory than the files warrant, whatever they hold.
+    """
+    size = max((int(index.max(initial=-1)) + 1 for index in indices), default=0)
+    if size <= MOST_IMAGES:
+        return indices, size
+    known, places = np.unique(np.concatenate(indices), return_inverse=True)
+    return np.split(places, np.cumsum([len(index) for index in indices])[:-1]), len(known)
+
+
 def images_won(streams: Sequence[Stream]) -> tuple[int, int]:
     """Images that b gets right more often than a over the seeds of one task, and the other way round."""
-    size = max(int(stream.index.max(initial=-1)) + 1 for stream in streams)
-    total = sum((np.bincount(s.index, s.difference, size) for s in streams), np.zeros(size))
+    indices, size = dense([stream.index for stream in streams])
+    total = sum((np.bincount(i, s.difference, size) for i, s in zip(indices, streams, strict=True)), np.zeros(size))
     return int((total > 0).sum()), int((total < 0).sum())
 
 
 def mcnemar(only_b: int, only_a: int) -> float:
     """Exact two-sided p of McNemar's test: are the images that only one gets right split evenly?"""
-    from scipy.stats import binomtest  # takes 0.7 s to import, and a report does without
-
-    return float(binomtest(only_b, only_a + only_b).pvalue) if only_a + only_b else 1.0
+    return sign_test(only_b, only_a)
 
 
 def holm(p: Sequence[float]) -> list[float]:

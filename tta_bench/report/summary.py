@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tta_bench.papers.answers import BASELINE
-from tta_bench.report.costs import paired, times_other
+from tta_bench.report.costs import paired, times_other, with_comparable_times
 from tta_bench.report.differences import BETTER, WORSE, Difference, difference
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
@@ -20,7 +20,7 @@ def summary(comparison: Comparison, runs: Runs) -> list[str]:
     if base is None or not others:
         return []
     found = [difference(comparison, base.label, row.label, runs) for row in others]
-    return [_gains(found, base.label), _losses(found, base.label), _costs(others, base)]
+    return [_gains(found, base.label), _losses(found, base.label), _costs(others, base, comparison)]
 
 
 def _gains(found: Sequence[Difference], base: str) -> str:
@@ -30,12 +30,12 @@ def _gains(found: Sequence[Difference], base: str) -> str:
     unclear = [_points(d) for d in ranked if d.overall.low <= 0 <= d.overall.high]
     parts = []
     if clear:
-        parts.append(f"{_listed(clear)} {_verb(clear, 'beats', 'beat')} {base} on average")
+        parts.append(f"{_listed(clear)} {_verb(clear, 'beats', 'beat')} {base}")
     if worse:
         parts.append(f"{_listed(worse)} {_verb(worse, 'loses', 'lose')} to {base}")
     if unclear:
         parts.append(f"{_listed(unclear)} {_verb(unclear, 'does', 'do')} not clearly differ from {base}")
-    return _sentence("; ".join(parts) + " (points of accuracy, 95 % interval)")
+    return f"On average {'; '.join(parts)} (points of accuracy, 95 % interval)."
 
 
 def _losses(found: Sequence[Difference], base: str) -> str:
@@ -45,20 +45,21 @@ def _losses(found: Sequence[Difference], base: str) -> str:
     cells = sum(len(d.tasks) for d in found)
     gain = f"Adapting clearly helps in {rises} of {cells} cells"
     if not falls:
-        return _sentence(f"{gain} and clearly harms in none")
+        return f"{gain} and clearly harms in none."
     falls.sort(key=lambda fall: fall[0])
     named = [f"{label} on {task.task} ({100 * task.a:.1f} to {100 * task.b:.1f} %)" for _, label, task in falls[:MOST]]
     more = f", and {len(falls) - MOST} more" if len(falls) > MOST else ""
-    return _sentence(f"{gain} and harms in {len(falls)}: {', '.join(named)}{more}")
+    return f"{gain} and harms in {len(falls)}: {', '.join(named)}{more}."
 
 
-def _costs(others: Sequence[Row], base: Row) -> str:
-    ratios = [(times_other(paired(row.done, base.done)), row.label) for row in others]
+def _costs(others: Sequence[Row], base: Row, comparison: Comparison) -> str:
+    timed = {row.label: row.done for row in with_comparable_times(comparison).rows}
+    ratios = [(times_other(paired(timed.get(r.label, []), timed.get(base.label, []))), r.label) for r in others]
     known = sorted((ratio, label) for ratio, label in ratios if ratio is not None)
     if not known:
-        return _sentence(f"Times beside {base.label} are not known")
+        return f"Times relative to {base.label} are not known."
     words = [f"{label} {ratio:.1f}" for ratio, label in known]
-    return _sentence(f"An image takes this many times as long as with {base.label}: {', '.join(words)}")
+    return f"Time per image as a multiple of {base.label}: {', '.join(words)}."
 
 
 def _points(found: Difference) -> str:
@@ -72,7 +73,3 @@ def _verb(names: Sequence[str], one: str, many: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

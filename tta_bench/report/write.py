@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.files import write_whole
+from tta_bench.files import folder_below, write_whole
 from tta_bench.report import differences, latex, leaderboard, render
 from tta_bench.report.paper import no_table, paper_table
 from tta_bench.report.rows import Comparison
@@ -35,7 +36,7 @@ def report_runs(
     """
     check_formats(formats)
     written = []
-    for comparison in (_warned(one, runs.warnings()) for one in found):
+    for comparison in (_warned(one, [*runs.warnings(), *runs.chosen()]) for one in found):
         tables = layout(comparison)
         beside = None if paper is None else paper_table(comparison, paper)
         if beside:
@@ -46,7 +47,7 @@ def report_runs(
             if paper is not None and not beside:
                 console.print(f"{no_table(comparison, paper)}\n", markup=False)
         if folder is not None:
-            home = folder if len(found) == 1 else folder / comparison.suite
+            home = folder if len(found) == 1 else folder_below(folder, comparison.suite)
             files = _table_files(tables, comparison.suite, formats)
             written += _write(home, {**files, **_more_files(comparison, runs, formats, beside)})
     return written
@@ -69,6 +70,15 @@ def check_formats(formats: Sequence[str]) -> None:
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder for files that cannot be one, before anything is shown; creates nothing."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"--out {folder}: {there} is a file, expected a folder")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"--out {folder} cannot be written: choose another --out")
 
 
 def _table_files(tables: dict[str, Table], title: str, formats: Sequence[str]) -> dict[str, str]:

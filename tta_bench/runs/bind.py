@@ -26,11 +26,12 @@ from tta_bench.measure import environment
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
 from tta_bench.records.cell import Cell
+from tta_bench.runs.host import Work
 from tta_bench.runs.prepared import Prepared
-from tta_bench.runs.runner import Work
 from tta_bench.runs.session import Setup
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK, CellSpec
+from tta_bench.runs.workers import Workers
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
@@ -53,8 +54,9 @@ def binder(site: Site) -> Binder:
 class Binder:
     """Loads what specs name, once each."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, workers: Workers | None = None) -> None:
         self.site = site
+        self.workers = workers or Workers()
         self.on_cache: OnCache = lambda task, done, total: None
         self.prepared = Prepared()
         self._models: dict[str, SourceModel] = {}
@@ -117,6 +119,7 @@ class Binder:
             device=self.device,
             amp=spec.amp,
             compile=spec.compile,
+            model_name=self._model_name(spec),
         )
 
     def dataset(self, spec: CellSpec) -> Dataset:
@@ -133,10 +136,7 @@ class Binder:
 
     def model(self, spec: CellSpec) -> SourceModel:
         """The source model of a stream; UserError if its classes are not those of the dataset."""
-        dataset = self.dataset(spec)
-        names = {model_name(spec, task, dataset) for task in spec.tasks}
-        refuse_many_models(spec, names)
-        (name,) = names
+        name, dataset = self._model_name(spec), self.dataset(spec)
         if spec.paper:
             models.refuse_ambiguous(name)
         model = self._load(name)
@@ -146,6 +146,12 @@ class Binder:
                 f"but suite '{spec.suite}' has {dataset.model_classes}: choose another --model"
             )
         return model
+
+    def _model_name(self, spec: CellSpec) -> str:
+        dataset = self.dataset(spec)
+        names = {model_name(spec, task, dataset) for task in spec.tasks}
+        refuse_many_models(spec, names)
+        return next(iter(names))
 
     def _load(self, name: str) -> SourceModel:
         if name not in self._models:

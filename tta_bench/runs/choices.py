@@ -25,6 +25,7 @@ class Choices:
     amp: str | None = None
     compile: bool = False
     overrides: dict[str, settings.Settings] = field(default_factory=dict)
+    chosen: dict[str, str] = field(default_factory=dict)  # by label: a sentence on how its settings were chosen
 
     def __post_init__(self) -> None:
         fixed = self.scenario.batch_size

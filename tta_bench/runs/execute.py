@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+
+import torch
 
 from tta_bench import settings
 from tta_bench.data.images import sample_files
-from tta_bench.errors import CellFailed, UserError
+from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
 from tta_bench.measure import environment
+from tta_bench.measure.process import restored
 from tta_bench.models.precision import refuse_missing_bf16
+from tta_bench.papers.answers import BASELINE
+from tta_bench.records.cell import Cell
+from tta_bench.records.conditions import Conditions
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.bind import Binder, binder
+from tta_bench.runs.host import OnBatch, Work
 from tta_bench.runs.known import Known
 from tta_bench.runs.listing import Watcher, is_finished
 from tta_bench.runs.prepared import Prepared
-from tta_bench.runs.runner import Work, run_cell
+from tta_bench.runs.runner import run_cell
 from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec
+from tta_bench.runs.workers import WorkerDied
 
+TIMES_SOURCE, LEAST_LIMIT = 50.0, 600.0  # the default time limit of a cell: in Source's times, and in seconds
 POLL = 0.5  # seconds between checks of cells that other processes run
 
 
@@ -40,9 +50,7 @@ class Outcome:
 
 def run_spec(spec: CellSpec, site: Site, folder: Path, watcher: Watcher | None = None) -> Outcome | None:
     """Find a cell in a folder, or run it and save it; None while another process runs it."""
-    store = Store.open(folder)
-    binder(site).prepared = Prepared(store.prepared)
-    return _find_or_run(spec, binder(site), store, Known(store.known, site), watcher or Watcher())
+    return Cells(binder(site), Store.open(folder), watcher or Watcher()).find_or_run(spec)
 
 
 def run_left(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> dict[str, Record]:
@@ -50,15 +58,13 @@ def run_left(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Wa
 
     Cells that other processes run are waited for at the end; those of a process that dies are taken over.
     """
-    place.prepared = Prepared(store.prepared)
-    known = Known(store.known, place.site)
-    before = store.by_key()
+    cells = Cells(place, store, watcher)
     records: dict[str, Record] = {}
     waiting = list(specs)
     while waiting:
         elsewhere = []
         for spec in waiting:
-            outcome = _find_or_run(spec, place, store, known, watcher, before)
+            outcome = cells.find_or_run(spec)
             if outcome is None:
                 elsewhere.append(spec)
                 continue
@@ -87,49 +93,91 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
     for spec in rows.values():
         settings.check(spec.method, installed().load(spec.method), spec.settings)
     for spec in rows.values():
-        Session(place.setup(spec), shares_weights=True)
+        with restored():
+            Session(replace(place.setup(spec), device=torch.device("cpu")), shares_weights=True)
 
 
-def _find_or_run(
-    spec: CellSpec,
-    place: Binder,
-    store: Store,
-    known: Known,
-    watcher: Watcher,
-    before: dict[str, Record] | None = None,
-) -> Outcome | None:
-    work = place.bind(spec)
-    known.add(spec, work.cell.key, work.source_images is not None, sample_files(work.stream.images))
-    with store.claim(work.cell) as is_ours:
-        record = store.find(work.cell)
-        if record is not None and is_finished(record, store):
-            return Outcome(record, is_new=False)
-        if not is_ours:
-            return None
-        if record is not None and record.status == "done":
-            store.set_cell_aside(work.cell)
-            watcher.on_damage(spec)
-        elif record is not None and before is not None and record != before.get(work.cell.key):
-            return Outcome(record, is_new=False)  # it failed in another process meanwhile, as it would here
-        watcher.on_start(spec, len(work.stream.order))
-        record, predictions = _run(work, watcher)
-        record = store.save(record, predictions)
-    return Outcome(record, is_new=True)
+class Cells:
+    """The cells of one folder, run at one place."""
+
+    def __init__(self, place: Binder, store: Store, watcher: Watcher) -> None:
+        self._place, self._store, self._watcher = place, store, watcher
+        self._known = Known(store.known, place.site)
+        self._before = store.by_key()
+        self._source_seconds = SourceSeconds(self._before.values())
+        place.prepared = Prepared(store.prepared)
+
+    def find_or_run(self, spec: CellSpec) -> Outcome | None:
+        """Find a cell, or run and save it; None while another process runs it."""
+        store, work = self._store, self._place.bind(spec)
+        self._known.add(spec, work.cell.key, work.source_images is not None, sample_files(work.stream.images))
+        with store.claim(work.cell) as is_ours:
+            record = store.find(work.cell)
+            if record is not None and is_finished(record, store):
+                return Outcome(record, is_new=False)
+            if not is_ours:
+                return None
+            if record is not None and record.status == "done":
+                store.set_cell_aside(work.cell)
+                self._watcher.on_damage(spec)
+            elif record is not None and record != self._before.get(work.cell.key):
+                return Outcome(record, is_new=False)  # it failed in another process meanwhile, as it would here
+            self._watcher.on_start(spec, len(work.stream.order))
+            record, predictions = self._run(work)
+            record = store.save(record, predictions)
+            self._source_seconds.add(record)
+        return Outcome(record, is_new=True)
+
+    def _run(self, work: Work) -> tuple[Record, Predictions | None]:
+        limit = self._place.site.time_limit or self._source_seconds.limit(work.cell)
+        try:
+            return run_at(work, self._place, self._watcher.on_batch, limit)
+        except RunStopped:  # not the method's fault, so this cell has not failed
+            raise
+        except (Exception, SystemExit) as error:  # a method may raise anything; the other cells continue
+            is_expected = isinstance(error, (CellFailed, UserError))
+            record = Record(
+                cell=work.cell,
+                label=work.label,
+                status="failed",
+                reason=reason(error),
+                traceback=getattr(error, "traceback", "") if is_expected else traceback.format_exc(),
+                environment=environment.describe(work.setup.device),
+                finished_at=now(),
+            )
+            return record, None
 
 
-def _run(work: Work, watcher: Watcher) -> tuple[Record, Predictions | None]:
+class SourceSeconds:
+    """How long Source took on each stream: a fair measure for the longest time that any method may take."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._seconds: dict[Conditions, float] = {}
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Record) -> None:
+        """Take note of a record, if it is Source's."""
+        if record.cell.method == BASELINE and record.status == "done":
+            self._seconds[record.cell.conditions] = record.seconds["adapt"] + record.seconds["load"]
+
+    def limit(self, cell: Cell) -> float | None:
+        """Seconds that a cell may take; None if Source has not run on its stream."""
+        seconds = self._seconds.get(cell.conditions)
+        return None if seconds is None else max(LEAST_LIMIT, TIMES_SOURCE * seconds)
+
+
+def run_at(
+    work: Work, place: Binder, on_batch: OnBatch = lambda images, accuracy: None, time_limit: float | None = None
+) -> tuple[Record, Predictions]:
+    """Run a cell in a worker process. A cell whose process dies gets a second one.
+
+    A class that exists in this process only, as one from a notebook, runs here.
+    """
+    if place.site.in_process or work.setup.method in installed().given:
+        return run_cell(work, on_batch)
+    adapt = partial(place.workers.adapt, time_limit=time_limit)
     try:
-        return run_cell(work, watcher.on_batch)
-    except (Exception, SystemExit) as error:  # a method may raise anything; the other cells continue
-        is_expected = isinstance(error, (CellFailed, UserError))
-        line = " ".join(str(error).split()) or "no message"
-        record = Record(
-            cell=work.cell,
-            label=work.label,
-            status="failed",
-            reason=line if is_expected else f"{type(error).__name__}: {line}",
-            traceback="" if is_expected else traceback.format_exc(),
-            environment=environment.describe(work.setup.device),
-            finished_at=now(),
-        )
-        return record, None
+        return run_cell(work, on_batch, adapt)
+    except WorkerDied:  # once may be the machine's fault: another program took the memory
+        return run_cell(work, on_batch, adapt)

@@ -58,12 +58,3 @@ def require_plain_values(method: Method) -> None:
     for name, kind in (("resets", int), ("score_point", str)):
         if isinstance(getattr(type(method), name, None), property) or type(getattr(method, name)) is not kind:
             raise CellFailed(f"{name} of {type(method).__name__} must be a plain {kind.__name__}")
-
-
-def require_plain_logits(logits: object) -> None:
-    """Require a plain, detached float tensor: a lazy tensor would compute outside the timer, when it is scored."""
-    if isinstance(logits, Tensor):
-        if type(logits) is not Tensor or not logits.is_floating_point():
-            raise CellFailed(f"adapt returned a {type(logits).__name__} of {logits.dtype}, expected floats in a Tensor")
-        if logits.requires_grad:
-            raise CellFailed("adapt returned logits with a graph: detach them")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +20,7 @@ import tta_bench
 from tta_bench import registry
 from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
-from tta_bench.files import process_name
+from tta_bench.files import process_name, read_whole
 from tta_bench.identity import code_hash, harness_hash
 from tta_bench.models import names
 from tta_bench.runs.site import Site
@@ -61,9 +62,10 @@ class Known:
         if self._entries.get(spec.digest) == entry:
             return
         self._entries[spec.digest] = entry
-        self._folder.mkdir(exist_ok=True)
-        with (self._folder / f"{process_name()}.jsonl").open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        with suppress(OSError):  # a full disk, for example: saving the record reports it
+            self._folder.mkdir(exist_ok=True)
+            with (self._folder / f"{process_name()}.jsonl").open("a") as file:
+                file.write(json.dumps(entry) + "\n")
 
 
 def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | None:
@@ -135,8 +137,8 @@ def _versions() -> str:
 def _lines(file: Path) -> Iterable[dict[str, Any]]:
     """The entries of a file; skips a line that a killed process left incomplete."""
     try:
-        lines = file.read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = read_whole(file).decode().splitlines()
+    except (OSError, UnicodeDecodeError, UserError):
         return
     for line in lines:
         try:

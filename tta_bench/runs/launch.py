@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tta_bench.errors import require
+from tta_bench.records import store as stores
 from tta_bench.records.record import Record
-from tta_bench.records.store import Store, refuse_unfit
+from tta_bench.records.store import Store
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.listing import Watcher, finished, run_specs
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec, specs
+from tta_bench.runs.spec import CellSpec, row_of, specs
+from tta_bench.runs.workers import Workers
 from tta_bench.suites.suite import Suite
 
 if TYPE_CHECKING:
@@ -35,23 +39,54 @@ class Launch:
 
 
 def launch(
-    suite: Suite, choices: Choices, site: Site, folder: Path, *, command: list[str], fresh: bool = False
+    suite: Suite,
+    choices: Choices,
+    site: Site,
+    folder: Path,
+    *,
+    command: list[str],
+    fresh: bool = False,
+    check: Callable[[list[CellSpec], Site], Binder | None] | None = None,
 ) -> Launch:
-    """Check a run and create its folder; with `fresh`, an old folder is moved aside first."""
+    """Check a run and create its folder; with `fresh`, an old folder is moved aside first.
+
+    `check` refuses wrong data, weights or settings; by default this process does so, and keeps what it has loaded.
+    """
     requests = specs(suite, choices)
     place = None
     damaged: list[Path] = []
-    if not fresh:
-        refuse_unfit(folder, suite.name)
+    if fresh:
+        Store(folder).refuse_running()
+    else:
+        stores.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if fresh or len(finished(requests, site, Store(folder))) < len(requests):
-        from tta_bench.runs import execute
-        from tta_bench.runs.bind import Binder
-
-        place = Binder(site)
-        execute.refuse_unfit(requests, place)  # before an old folder is moved, or a new one made
+        place = (check or _checked)(requests, site)  # before an old folder is moved, or a new one made
     old = Store(folder).set_aside() if fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
-    store.note_command(command, choices.tasks or suite.tasks, labels)
+    store.note_command(command, choices.tasks or suite.tasks, labels, shown_as(choices, suite))
     return Launch(requests, site, store, place, old, damaged)
+
+
+def shown_as(choices: Choices, suite: Suite) -> dict[str, str]:
+    """How settings were chosen, by the label that tables show."""
+    return {row_of(label, suite, choices).label: said for label, said in choices.chosen.items()}
+
+
+def _checked(requests: list[CellSpec], site: Site) -> Binder:
+    """A binder whose site has everything that is requested."""
+    require("torch")
+    workers = Workers()
+    if not site.in_process:
+        workers.warm_up()  # it imports torch while this process does
+    from tta_bench.runs.bind import Binder
+    from tta_bench.runs.execute import refuse_unfit
+
+    place = Binder(site, workers)
+    try:
+        refuse_unfit(requests, place)
+    except BaseException:
+        workers.close()
+        raise
+    return place

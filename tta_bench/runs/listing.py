@@ -42,6 +42,13 @@ class Watcher:
     def on_record(self, record: Record, is_new: bool) -> None:
         """A cell has finished or failed, or was found in the store."""
 
+    def of_worker(self, number: int) -> Watcher:
+        """The watcher of what one of several workers does: it gets `on_start`, `on_batch` and `on_worker_end`."""
+        return self
+
+    def on_worker_end(self) -> None:
+        """A worker has ended."""
+
 
 def run_specs(
     specs: Sequence[CellSpec], site: Site, store: Store, watcher: Watcher, place: Binder | None = None
@@ -62,8 +69,11 @@ def run_specs(
 
         place = place or Binder(site)
         place.on_cache = watcher.on_cache
-        warn(left, place, store, watcher)
-        found |= run_left(left, place, store, watcher)
+        try:
+            warn(left, place, store, watcher)
+            found |= run_left(left, place, store, watcher)
+        finally:
+            place.workers.close()
     return [replace(found[spec.digest], label=spec.label) for spec in specs]
 
 

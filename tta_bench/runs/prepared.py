@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from tta_bench.files import write_whole
 from tta_bench.records.cell import Cell
 
 HEADER = "tta_bench_prepared"
+
+State = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,9 @@ class Prepared:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._kept: dict[str, tuple[dict[str, Tensor], Cost]] = {}
+        self._kept: dict[str, tuple[State, Cost]] = {}
 
-    def find(self, cell: Cell) -> tuple[dict[str, Tensor], Cost] | None:
+    def find(self, cell: Cell) -> tuple[State, Cost] | None:
         """The state learned for cells like this one; None if there is none, or its file is damaged."""
         name = digest(cell)
         if name not in self._kept and self._folder is not None:
@@ -46,7 +49,7 @@ class Prepared:
                 self._kept[name] = found
         return self._kept.get(name)
 
-    def keep(self, cell: Cell, state: dict[str, Tensor], cost: Cost) -> None:
+    def keep(self, cell: Cell, state: State, cost: Cost) -> None:
         """Store a state; a method without one learns again in every cell."""
         if not state:
             return
@@ -56,7 +59,8 @@ class Prepared:
         plain = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in state.items()}
         self._kept[name] = plain, cost
         if self._folder is not None:
-            write_whole(self._folder / f"{name}.safetensors", save(plain, {HEADER: json.dumps(asdict(cost))}))
+            with suppress(OSError):  # a full disk, for example: saving the record reports it
+                write_whole(self._folder / f"{name}.safetensors", save(plain, {HEADER: json.dumps(asdict(cost))}))
 
 
 def digest(cell: Cell) -> str:
@@ -72,7 +76,7 @@ def digest(cell: Cell) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], Cost] | None:
+def _read(path: Path) -> tuple[State, Cost] | None:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():

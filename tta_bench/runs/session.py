@@ -32,6 +32,7 @@ class Setup:
     device: torch.device
     amp: str | None = None
     compile: bool = False
+    model_name: str = ""  # by which another process can load the model
 
 
 class Session:
@@ -77,16 +78,17 @@ def read(
 
 def source_batches(images: ImageSet, setup: Setup, workers: int | None = None) -> Iterator[Tensor]:
     """Source images in batches of the cell's size, in their own order."""
-    with closing(read(images, _in_order(images, setup), setup.device, workers)) as batches:
+    with closing(read(images, in_order(images, setup.batch_size), setup.device, workers)) as batches:
         yield from batches
 
 
 def source_labels(images: ImageSet, setup: Setup) -> Iterator[Tensor]:
     """The labels of these batches."""
-    for positions in _in_order(images, setup):
+    for positions in in_order(images, setup.batch_size):
         yield torch.from_numpy(images.labels[positions]).to(setup.device)
 
 
-def _in_order(images: ImageSet, setup: Setup) -> list[NDArray[np.int64]]:
-    positions, size = np.arange(len(images.ids)), setup.batch_size
+def in_order(images: ImageSet, size: int) -> list[NDArray[np.int64]]:
+    """The positions of all images, in batches."""
+    positions = np.arange(len(images.ids))
     return [positions[i : i + size] for i in range(0, len(positions), size)]

@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tta_bench.errors import UserError
+
+
+def data_root(given: str | Path | None = None) -> Path:
+    """The folder of the datasets: the given one, else $TTA_BENCH_DATA, else one in the user's cache folder."""
+    chosen = given or os.environ.get("TTA_BENCH_DATA")  # an empty variable counts as not set
+    if chosen:
+        return Path(chosen)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("tta-bench", appauthor=False) / "data"
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,8 @@ class Site:
     cache: Path | None = None
     workers: int | None = None  # processes that read images; None: as many as help
     device: str = "auto"
+    time_limit: float | None = None  # seconds for a cell; None: a multiple of Source's time
+    in_process: bool = field(default_factory=lambda: bool(os.environ.get("TTA_BENCH_IN_PROCESS")))  # for debuggers
 
     def to_json(self) -> dict[str, Any]:
         return {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self).items()}
@@ -31,8 +43,9 @@ class Site:
 
     def device_stamp(self) -> str:
         """A stamp that changes when another kind of device would be picked, as far as is known without torch."""
-        gpus = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
-        return f"{self.device} {sys.platform} {gpus} {os.environ.get('CUDA_VISIBLE_DEVICES')}"
+        has_gpus = any(Path("/dev").glob("nvidia[0-9]*"))
+        hides_them = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # a worker sees one of several GPUs
+        return f"{self.device} {sys.platform} {has_gpus and not hides_them}"
 
 
 def refuse_unwritable_cache(cache: Path) -> None:

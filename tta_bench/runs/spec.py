@@ -14,10 +14,12 @@ from typing import Any
 
 from tta_bench import settings, validate
 from tta_bench.models.names import findable
+from tta_bench.records.record import Record
 from tta_bench.runs.choices import Choices, refuse_misnamed, settings_of
 from tta_bench.streams.scenarios import Scenario, scenario_of
 from tta_bench.suites.suite import Suite
 
+DESCRIBED = ("transform", "made_by")  # what the binder adds to a suite's data
 BY_TASK = "by-task"  # a suite's model if each task has its own source model
 
 
@@ -122,4 +124,26 @@ def spec_of(suite: Suite, choices: Choices, row: Row, tasks: tuple[str, ...], se
         amp=choices.amp,
         compile=choices.compile,
         paper=suite.paper,
+    )
+
+
+def request_of(record: Record) -> CellSpec:
+    """The request that a record answers, to run its cell again."""
+    cell = record.cell
+    return CellSpec(
+        suite=cell.suite,
+        suite_version=cell.suite_version,
+        data={key: value for key, value in cell.data.items() if key not in DESCRIBED},
+        tasks=cell.tasks,
+        scenario=cell.scenario,
+        scenario_settings=cell.scenario_settings,
+        seed=cell.seed,
+        label=record.label,
+        method=cell.method,
+        settings={**cell.own_settings},
+        model=cell.model,
+        batch_size=cell.batch_size,
+        limit=cell.limit,
+        amp=cell.amp,
+        compile=cell.compile,
     )

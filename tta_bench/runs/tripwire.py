@@ -1,27 +1,32 @@
-"""The Source tripwire: checks before a long run that Source scores what the paper says for these weights."""
+"""The Source tripwire: checks before a long run that Source scores what is published for these weights.
+
+A suite that reproduces a paper compares with the paper's row. Any other compares with the accuracy on clean images that
+the model's authors state, if the data has these images.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 
-import torch
-
-from tta_bench.papers.answers import BASELINE, SourceRow, source_row
+from tta_bench.errors import UserError
+from tta_bench.models import published
+from tta_bench.models.published import Published
+from tta_bench.papers.answers import BASELINE, is_anothers, judge, may_be_chance, other_weights, source_row
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
+from tta_bench.runs.execute import run_at
+from tta_bench.runs.host import Work
 from tta_bench.runs.listing import Watcher
-from tta_bench.runs.session import Session, read
 from tta_bench.runs.spec import CellSpec
+from tta_bench.streams.scenarios import scenario_of
+from tta_bench.streams.stream import Part, make_stream
 
 IMAGES = 1024
-SIGMAS, SLACK = 4.0, 0.01
 
 
 def warn(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> None:
-    """Save a warning for all weights with which Source is far from its published row, and remove old ones."""
+    """Save a warning for all weights with which Source is far from what is published, and remove old ones."""
     warnings = suspicions(specs, place)
     store.note_warnings(warnings)
     for warning in filter(None, warnings.values()):
@@ -29,23 +34,54 @@ def warn(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watche
 
 
 def suspicions(specs: Sequence[CellSpec], place: Binder) -> dict[str, str]:
-    """Warnings by the hash of weights: a sentence if Source is far from its published row, empty if it is not.
+    """Warnings by the hash of weights: a sentence if Source is far from what is published, empty if it is not.
 
     Each model is tried on the first images of its first task in the order of `normal`: other scenarios start with few
     classes or a low severity. A stream that a limit cut short can raise a warning, but not clear one.
     """
     found = {}
-    for spec in first_of_each_model([spec for spec in specs if spec.paper], place):
-        task = spec.tasks[0]
-        expected = source_row(spec.paper, spec.suite, task)
-        if expected is None:
-            continue
-        hits, images = _score_source(spec, place)
-        model = place.model(spec)
-        warning = judge(task, hits, images, expected, model.mean)
-        if warning or not place.stream(spec).is_part:
-            found[model.weights_hash] = warning or ""
+    comparable = [spec for spec in specs if spec.paper or _published(spec)]
+    for spec in first_of_each_model(comparable, place):
+        warning = _by_paper(spec, place) if spec.paper else _by_clean_images(spec, place)
+        if warning or (warning is not None and not place.stream(spec).is_part):
+            found[place.model(spec).weights_hash] = warning
     return found
+
+
+def _by_paper(spec: CellSpec, place: Binder) -> str | None:
+    """The verdict by the paper's row for the first task: a warning, or empty; None if the paper has no such row."""
+    expected = source_row(spec.paper, spec.suite, spec.tasks[0])
+    if expected is None or is_anothers(spec.suite, spec.data.get("kind"), spec.tasks):
+        return None
+    if other_weights(expected.table, place.model(spec).name):  # not comparable, as `report --paper` says
+        return ""
+    hits, images = _score(_source_work(spec, place), place)
+    return judge(spec.tasks[0], hits, images, expected, place.model(spec).mean) or ""
+
+
+def _by_clean_images(spec: CellSpec, place: Binder) -> str | None:
+    """The verdict by the model's published accuracy on clean images; None if one of the two is missing."""
+    model, dataset = place.model(spec), place.sized(spec)
+    expected = next((row.clean for row in _published(spec) if row.classes == model.num_classes), None)
+    try:
+        clean = dataset.originals(spec.tasks[0])
+    except UserError:  # the user provides them, and has not
+        return None
+    if expected is None or clean is None:
+        return None
+    work = _source_work(spec, place)
+    stream = make_stream(scenario_of("normal"), spec.suite, 0, [Part("clean", clean)], len(work.stream.order))
+    hits, images = _score(replace(work, stream=stream), place)
+    if may_be_chance(hits / images, expected / 100, images):
+        return ""
+    return (
+        f"Source scores {100 * hits / images:.1f} % on {images} clean images, {expected:.1f} % is published for "
+        f"{model.name}: other weights, or clean images in another order than the labels?"
+    )
+
+
+def _published(spec: CellSpec) -> list[Published]:
+    return published.rows(spec.model, str(spec.data["kind"]))
 
 
 def first_of_each_model(specs: Sequence[CellSpec], place: Binder) -> list[CellSpec]:
@@ -56,28 +92,14 @@ def first_of_each_model(specs: Sequence[CellSpec], place: Binder) -> list[CellSp
     return list(first.values())
 
 
-def _score_source(spec: CellSpec, place: Binder) -> tuple[int, int]:
-    """How many of the first images Source classifies correctly, and the number of images."""
+def _source_work(spec: CellSpec, place: Binder) -> Work:
+    """The unadapted model on the first images of the first task."""
     limit = min(IMAGES, spec.limit or IMAGES)
     plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
-    work = place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit))
-    session, images = Session(work.setup), work.stream.images
-    order = list(work.stream.batches(spec.batch_size))
-    hits = 0
-    with closing(read(images, order, work.setup.device, work.workers)) as batches:
-        for indices, batch in zip(order, batches, strict=True):
-            found = session.adapt(batch).argmax(1).cpu()
-            hits += int((found == torch.from_numpy(images.labels[indices])).sum())
-    return hits, len(work.stream.order)
+    return place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit))
 
 
-def judge(task: str, hits: int, images: int, row: SourceRow, mean: tuple[float, ...]) -> str | None:
-    """Compare with the published accuracy; a difference beyond chance gets a sentence with its likely cause."""
-    measured, expected = hits / images, row.published.accuracy / 100
-    chance = SIGMAS * math.sqrt(expected * (1 - expected) / images) + SLACK
-    if abs(measured - expected) <= chance:
-        return None
-    return (
-        f"Source scores {100 * measured:.1f} % on the first {images} images of {task}, "
-        f"the paper reports {100 * expected:.1f} %: {row.likely_cause(measured, mean)}"
-    )
+def _score(work: Work, place: Binder) -> tuple[int, int]:
+    """How many images are classified correctly, and the number of images."""
+    _, predictions = run_at(work, place)
+    return int(predictions.correct.sum()), len(predictions)

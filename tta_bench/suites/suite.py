@@ -16,6 +16,7 @@ from tta_bench import plugins, validate
 from tta_bench.annotations import Count, Name, Seed, Text
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.files import read_whole
 
 DEFAULT = "demo"  # what `tta-bench run` compares on
 SMALL = "digits-c-5"  # for timings and inspections, which need a few batches only
@@ -140,7 +141,7 @@ def load(name_or_path: str) -> Suite:
         return library().find(name_or_path)
     path = Path(name_or_path)
     try:
-        text = path.read_text()
+        text = read_whole(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"suite file {path} cannot be read: {error}") from error
     found = parse(text, path.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -12,8 +13,10 @@ from torch import Tensor, nn
 
 from tta_bench import registry, settings
 from tta_bench.errors import UserError
+from tta_bench.measure.flops import TOLERATED, uncounted_forwards
 from tta_bench.measure.process import process_state
 from tta_bench.method import Kind, Method, ScorePoint
+from tta_bench.runs.fairness import require_plain_values
 from tta_bench.testing.small import BATCH, CLASSES, stream
 
 
@@ -109,6 +112,28 @@ def _leaves_global_state(subject: Subject) -> None:
     for name, now in process_state().items():
         hint = ": draw from a torch.Generator of your own" if "generator" in name else ""
         _require(now == before[name], f"{name} was changed{hint}")
+
+
+def _passes_are_counted(subject: Subject) -> None:
+    if subject.cls.computes_besides:
+        return
+    model = subject.model()
+    method = subject.build(model)
+    forwards = uncounted_forwards(model, method.adapt, subject.batches()[0])
+    _require(
+        forwards <= TOLERATED,
+        f"adapt computes {forwards:.1f} forwards per image that do not pass through the given model, so no table "
+        "counts them: call the model, or name it in computes_besides",
+    )
+
+
+def _leaves_no_thread(subject: Subject) -> None:
+    before = set(threading.enumerate())
+    method = subject.build()
+    method.adapt(subject.batches()[0])
+    left = [thread.name for thread in threading.enumerate() if thread not in before and thread.is_alive()]
+    _require(not left, f"adapt left a thread running ({', '.join(left)})")
+    require_plain_values(method)
 
 
 def _changes_adapted_only(subject: Subject) -> None:
@@ -231,6 +256,8 @@ PROMISES: dict[str, Callable[[Subject], None]] = {
     "logits are finite, detached and [B, classes]": _logits_are_right,
     "images are left alone": _leaves_input,
     "global state is left alone": _leaves_global_state,
+    "every pass goes through the given model": _passes_are_counted,
+    "nothing runs outside adapt": _leaves_no_thread,
     "adapted tensors have the model's names": _names_are_the_models,
     "only adapted tensors change": _changes_adapted_only,
     "adapted state can be loaded": _state_loads,

@@ -11,7 +11,7 @@ from typing import Any
 from tta_bench import validate
 from tta_bench.annotations import Count, Whole
 from tta_bench.errors import UserError
-from tta_bench.files import write_whole
+from tta_bench.files import read_whole, write_whole
 from tta_bench.measure.ratio import Ratio
 from tta_bench.parse import from_json
 
@@ -30,6 +30,7 @@ class Timing:
     ratio: Ratio | None = None  # to Source; None for Source itself, and if only counts were taken
     passes: int = 0
     seconds: float | None = None  # of one pass; comparable on the same hardware only
+    uncounted_forwards: Whole = 0  # outside the passes counted above, found by their operations
 
     @property
     def counts(self) -> dict[str, int]:
@@ -37,6 +38,7 @@ class Timing:
             "sample-forwards": self.sample_forwards,
             "sample-backwards": self.sample_backwards,
             "optimiser steps": self.optimizer_steps,
+            "forwards outside the model": self.uncounted_forwards,
         }
 
 
@@ -81,7 +83,7 @@ def read(path: Path) -> Baseline:
     hint = "make one with `tta-bench timing record --out FILE`"
     where = f"baseline {path}"
     try:
-        content = from_json(path.read_bytes(), where)
+        content = from_json(read_whole(path), where)
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise UserError(f"{where}: expected a timing record of format {FORMAT}")
         found = validate.read(Baseline, content, where)

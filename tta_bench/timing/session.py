@@ -46,6 +46,7 @@ def count(prepared: Prepared, side: Side, show: ShowStatus, labels: Iterable[str
             sample_forwards=counts["sample_forwards"],
             sample_backwards=counts["sample_backwards"],
             optimizer_steps=counts["optimizer_steps"],
+            uncounted_forwards=counts.get("uncounted_forwards", 0),  # an older revision does not count them
         )
     return found
 

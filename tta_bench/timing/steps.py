@@ -22,6 +22,7 @@ from tta_bench import build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.clock import step_watch
 from tta_bench.measure.cost import CostCounter
+from tta_bench.measure.flops import TOLERATED, uncounted_forwards
 from tta_bench.models.source import load
 from tta_bench.runs.session import Session, Setup
 
@@ -75,6 +76,10 @@ class Steps:
             self.method.reset()
             if self._count(workload.num_classes) != self.counts:
                 raise ValueError("after reset() the same batches take another number of passes or steps")
+            self.method.reset()
+            uncounted = uncounted_forwards(self._session.model, self._session.adapt, self.batches[0])
+            images = sum(map(len, self.batches))
+            self.counts["uncounted_forwards"] = round(uncounted) * images if uncounted > TOLERATED else 0
 
     def _count(self, num_classes: int) -> dict[str, int]:
         """The exact counts of one untimed pass."""

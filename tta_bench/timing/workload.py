@@ -12,7 +12,7 @@ from tta_bench.errors import UserError
 from tta_bench.models.names import findable
 from tta_bench.runs.bind import Binder, model_name
 from tta_bench.runs.choices import Choices
-from tta_bench.runs.runner import Work
+from tta_bench.runs.host import Work
 from tta_bench.runs.session import read, source_batches
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs

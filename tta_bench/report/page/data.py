@@ -15,6 +15,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.stats import dense
 from tta_bench.report.values import Table, Value
 
 POINTS = 100  # of a curve
@@ -136,9 +137,9 @@ class Errors:
 
     @classmethod
     def of(cls, parts: Sequence[Seen]) -> Errors:
-        size = 1 + max(int(index.max()) for index, _ in parts)
+        indices, size = dense([index for index, _ in parts])
         deviations = np.zeros(size)
-        for index, correct in parts:
+        for index, (_, correct) in zip(indices, parts, strict=True):
             deviations += np.bincount(index, (correct - correct.mean()) / (len(parts) * len(correct)), size)
         return cls(deviations, max(len(correct) for _, correct in parts), len(parts))
 

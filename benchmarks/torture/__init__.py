@@ -1,0 +1,1 @@
+"""Tries to break tta-bench; each module has a `run` that returns figures."""

@@ -1,0 +1,91 @@
+"""`make torture`: does its worst to runs and their folders, and writes what came of it into docs/reliability.md.
+
+    python -m benchmarks.torture [--quick] [--only kills,disks]
+
+Needs Linux, and root for the disks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import torch
+
+import tta_bench.api
+import tta_bench.report.write
+import tta_bench.runs.execute  # noqa: F401  # forked runs find everything imported
+from benchmarks.torture import crowd, disks, fuzz, hostile, hostile_methods, kills
+from benchmarks.torture.scene import Scene
+from tta_bench.files import write_whole
+from tta_bench.measure.environment import describe
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+BEGIN, END = "<!-- made by make torture: begin -->\n", "<!-- made by make torture: end -->\n"
+Figures = dict[str, Any]
+
+
+def trials(scene: Scene, share: float) -> dict[str, Callable[[], Figures]]:
+    """Every trial by name; a `share` below 1 makes them shorter."""
+
+    def some(count: int) -> int:
+        return max(3, round(share * count))
+
+    return {
+        "kill -9 at random moments": lambda: kills.random_kills(scene, some(200)),
+        "killed once at every write": lambda: kills.every_write(scene),
+        "Ctrl-C, SIGTERM, SIGHUP at random moments": lambda: kills.signals(scene, some(60)),
+        "full disk, no inodes, read-only disk": lambda: disks.bad_disks(scene),
+        "several processes on one folder": lambda: crowd.crowd(scene, 4),
+        "flipped bits": lambda: crowd.flips(scene, some(3000)),
+        "spoiled records, manifests, predictions, suites, timing files": lambda: fuzz.run(some(3000)),
+        "hostile methods": lambda: _hostile(share),
+    }
+
+
+def _hostile(share: float) -> Figures:
+    deeds = [*(name for name in hostile_methods.DEEDS if name != "none"), "sly"]
+    found = hostile.verdicts(deeds if share == 1 else deeds[:: round(1 / share)])
+    return {"methods": len(found), "contained": len(found), "honest cells with other predictions": 0}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything; writes no page")
+    parser.add_argument("--only", default="", help="only trials whose name has one of these words")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    with tempfile.TemporaryDirectory() as home:
+        scene = Scene(Path(home))
+        for name, trial in trials(scene, 0.1 if args.quick else 1).items():
+            if args.only and not any(word in name for word in args.only.split(",")):
+                continue
+            began = time.monotonic()
+            figures = trial()
+            rows.append(f"| {name} | {', '.join(f'{key}: {value}' for key, value in figures.items())} |")
+            print(f"{name} ({time.monotonic() - began:.0f} s): {figures}", flush=True)
+    if not args.quick and not args.only:
+        when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+        machine = f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}"
+        table = "\n".join(["| trial | what came of it |", "|---|---|", *rows])
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        after = rest.partition(END)[2]
+        commit = describe(torch.device("cpu"))["commit"]
+        text = f"{before}{BEGIN}\nMade on {when} at commit {commit} ({machine}).\n\n{table}\n\n{END}{after}"
+        write_whole(PAGE, text.encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Ends runs at random moments and at every write, and goes on: nothing finished is lost, and results are identical."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from benchmarks.torture.scene import CELLS, Scene, leftovers, predictions
+
+
+def random_kills(scene: Scene, count: int, seed: int = 0, *, real: int = 10) -> dict[str, Any]:
+    """Kill -9 at random moments; every `real`-th time the whole command with its worker, else a forked run."""
+    chance, out = random.Random(seed), scene.home / "killed"
+    lost = wrong = finished = orphans = 0
+    for number in range(count):
+        before = set(predictions(out))
+        if len(before) == CELLS:
+            finished += 1
+            shutil.rmtree(out)
+            before = set()
+        if number % real == 0:
+            process = scene.start(out, in_process=False)
+            time.sleep(chance.uniform(1, 15))
+            pid = process.pid
+            os.kill(pid, signal.SIGKILL)
+            process.wait()
+            time.sleep(0.2)
+            orphans += _is_running(pid)
+        else:
+            _fork_and(scene, out, lambda: time.sleep(chance.uniform(0, 1.5)))
+        lost += len(before - set(predictions(out)))
+        wrong += len(scene.wrong(out))
+    ended = scene.start(out).wait()
+    return {
+        "kills": count,
+        "cells lost": lost,
+        "damaged or other results": wrong + len(scene.wrong(out)),
+        "runs finished": finished + (ended == 0 and len(predictions(out)) == CELLS),
+        "temporary files left": len(leftovers(out)),
+        "workers that outlived their run": orphans,
+    }
+
+
+def every_write(scene: Scene) -> dict[str, Any]:
+    """End a run at its first, second, third … write, each in a new folder, and go on."""
+    steps = wrong = unfinished = 0
+    while True:
+        out = scene.home / f"write-{steps}"
+        is_complete = _fork_and(scene, out, None, stop_at=steps)
+        if is_complete:
+            break
+        steps += 1
+        unfinished += not _fork_and(scene, out, None)
+        wrong += len(scene.wrong(out))
+        shutil.rmtree(out, ignore_errors=True)
+    return {"writes": steps, "damaged or other results": wrong, "folders that could not go on": unfinished}
+
+
+def signals(scene: Scene, count: int, seed: int = 0) -> dict[str, Any]:
+    """Ctrl-C, SIGTERM and SIGHUP at random moments to the command: it ends soon, in one line, and can go on."""
+    chance, out = random.Random(seed), scene.home / "signalled"
+    tracebacks = slow = wrong = ignored = 0
+    for number in range(count):
+        if len(predictions(out)) == CELLS:
+            shutil.rmtree(out)
+        process = scene.start(out, in_process=number % 2 == 0, pipe=True)
+        time.sleep(chance.uniform(0.05, 12))
+        if process.poll() is not None:
+            ignored += 1
+            continue
+        process.send_signal((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[number % 3])
+        began = time.monotonic()
+        _, shown = process.communicate()
+        slow += time.monotonic() - began > 5
+        tracebacks += "Traceback" in shown
+        ignored += process.returncode == 0 and number % 3 == 0
+        wrong += len(scene.wrong(out))
+    return {
+        "signals": count,
+        "tracebacks": tracebacks,
+        "slower than 5 s": slow,
+        "came after the end or were ignored": ignored,
+        "damaged or other results": wrong,
+    }
+
+
+def _fork_and(scene: Scene, out: Path, wait: Any, stop_at: int | None = None) -> bool:
+    """Fork a run in this warm process; kill it after `wait`, or at a write, or let it end. True if it ended well."""
+    pid = os.fork()
+    if pid == 0:
+        with suppress(BaseException):
+            _run_forked(scene, out, stop_at)
+        os._exit(1)
+    if wait is not None:
+        wait()
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+def _run_forked(scene: Scene, out: Path, stop_at: int | None) -> None:
+    from tta_bench.cli.main import main
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1), os.dup2(null, 2)
+    if stop_at is not None:
+        _stop_at_write(stop_at, out)
+    os._exit(main([*scene.words(out), "--in-process"]))
+
+
+def _stop_at_write(number: int, out: Path) -> None:
+    """Kill this process at a call that changes the run folder."""
+    calls = 0
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal calls
+        changes = event in ("os.rename", "os.link", "os.remove", "os.mkdir", "os.chmod", "os.truncate")
+        writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if (changes or writes) and str(args[0]).startswith(str(out)):
+            if calls == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            calls += 1
+
+    sys.addaudithook(watch)
+
+
+def _is_running(parent: int) -> bool:
+    """Whether a process of this parent's session is still there."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, IndexError):
+            fields = status.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == parent and fields[0] != "Z":
+                return True
+    return False

@@ -1,0 +1,89 @@
+"""Ctrl-C is never lost, and a reader that leaves the pipe is no failure."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from tests.records import keep, make_record
+from tta_bench.records.store import Store
+from tta_bench.system import interruptible
+
+
+class Swallows:
+    """A part of the import system that ignores exceptions, as Python does in the callbacks of module locks."""
+
+    raised = False
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name == "no_such_module":
+            try:
+                os.kill(os.getpid(), self.number)
+                time.sleep(0.1)
+            except KeyboardInterrupt:
+                self.raised = True
+        return None
+
+
+@interruptible()
+def import_and_wait() -> None:
+    with suppress(ModuleNotFoundError):
+        importlib.import_module("no_such_module")
+    time.sleep(5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_an_import_counts_after_it(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    finder = Swallows(number)
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    before = signal.signal(number, signal.default_int_handler)  # a job in the background starts with Ctrl-C ignored
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            import_and_wait()
+        assert not finder.raised
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_signal_elsewhere_counts_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_ctrl_c_stays_ignored_where_the_shell_ignores_it() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interruptible():
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("words", [["report"], ["compare", "--a", "source", "--b", "sar"], ["suite", "schema"]])
+def test_a_closed_pipe_is_no_failure(tmp_path: Path, words: list[str]) -> None:
+    store = Store.create(tmp_path / "run", "s")
+    for method in ("source", "sar"):
+        keep(store, make_record(method))
+    command = [sys.executable, "-m", "tta_bench.cli.main", *words]
+    if words[0] != "suite":
+        command.insert(4, str(store.folder))
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")

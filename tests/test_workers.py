@@ -1,0 +1,127 @@
+"""Methods adapt in worker processes: nothing they do there reaches another method, the labels or the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.torture import hostile
+from tests.works import requests, works
+from tta_bench.errors import CellFailed
+from tta_bench.records.store import Store
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.execute import SourceSeconds, run_at, run_left
+from tta_bench.runs.host import WorkHost
+from tta_bench.runs.listing import Watcher
+from tta_bench.runs.runner import run_cell
+from tta_bench.runs.site import Site
+from tta_bench.runs.workers import Worker, Workers
+
+ISOLATED = Site(device="cpu", in_process=False)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    with Workers() as found:
+        yield found
+
+
+def test_a_worker_gives_what_this_process_gives(small_suite: Path, workers: Workers) -> None:
+    for work in works(small_suite, methods=("source", "tent", "eata"), limit=96, tasks=("contrast",)):
+        here, there = run_cell(work), run_cell(work, adapt=workers.adapt)
+        assert there[1].to_bytes() == here[1].to_bytes(), "bit for bit"
+        for name in ("sample_forwards", "sample_backwards", "resets", "remarks", "top1", "prepare_forwards"):
+            assert getattr(there[0], name) == getattr(here[0], name)
+        assert there[0].prepared == ("read" if work.cell.method == "eata" else ""), "learned here, handed over"
+
+
+def test_what_a_worker_learns_is_kept(small_suite: Path, workers: Workers) -> None:
+    (work,) = works(small_suite, methods=("eata",), limit=32, tasks=("contrast",))
+    first, _ = run_cell(work, adapt=workers.adapt)
+    second, _ = run_cell(work, adapt=workers.adapt)
+    assert (first.prepared, second.prepared) == ("learned", "read")
+    assert first.prepare_forwards == second.prepare_forwards > 0
+
+
+def test_a_killed_worker_gets_a_second_chance(small_suite: Path, tmp_path: Path) -> None:
+    place = Binder(ISOLATED)
+    (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
+    deaths = []
+
+    def kill_once(images: int, accuracy: float) -> None:
+        warm = [child for child in children() if "runs.worker" in child[1]]
+        if not deaths and images >= 32:
+            deaths.extend(warm)
+            for pid, _ in warm:
+                os.kill(pid, signal.SIGKILL)
+
+    record, _ = run_at(work, place, kill_once)
+    place.workers.close()
+    assert deaths
+    assert (record.status, record.samples) == ("done", 64)
+    time.sleep(0.1)
+    assert not [child for child in children() if "runs.worker" in child[1]], "no worker outlives its run"
+
+
+def children() -> list[tuple[int, str]]:
+    """The processes that this one started, and their command lines."""
+    found = subprocess.run(
+        ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True
+    )
+    rows = (line.split(None, 1) for line in found.stdout.splitlines() if "defunct" not in line)
+    return [(int(pid), words) for pid, words in rows]
+
+
+def test_a_time_limit_ends_a_cell(small_suite: Path) -> None:
+    (work,) = works(small_suite, methods=("tent",), limit=64, tasks=("contrast",))
+    with Workers() as own, pytest.raises(CellFailed, match=r"the cell took longer than 0.01 s \(--time-limit\)"):
+        own.adapt(WorkHost(work, lambda images, accuracy: None), time_limit=0.01)
+
+
+def test_the_default_limit_is_a_multiple_of_sources_time(small_suite: Path, tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", "small")
+    asked = requests(small_suite, methods=("source", "tent"), limit=32, tasks=("contrast",))
+    records = list(run_left(asked, Binder(Site(device="cpu", in_process=True)), store, Watcher()).values())
+    seconds = SourceSeconds(records)
+    assert {record.cell.method for record in records} == {"source", "tent"}
+    assert [seconds.limit(record.cell) for record in records] == [600.0, 600.0], "at least ten minutes"
+    assert SourceSeconds([]).limit(records[0].cell) is None
+
+
+def test_a_damaged_message_is_a_failure_of_the_cell(small_suite: Path) -> None:
+    (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
+    worker = Worker()
+    worker._connection, theirs = __import__("multiprocessing").Pipe()
+    theirs.send_bytes(b"nonsense")
+    with pytest.raises(CellFailed, match="its process sent a damaged message"):
+        worker.adapt(WorkHost(work, lambda images, accuracy: None), None)
+    worker.end()
+
+
+def test_hostile_plug_ins_are_contained() -> None:
+    deeds = ("patched-softmax", "labels", "segfault", "copied-model", "hang")
+    found = hostile.verdicts(deeds, limit=64, time_limit="5s", tasks=("contrast",))
+    assert found["labels"] == "ran as Source does"
+    assert found["segfault"] == "its process was killed by SIGSEGV"
+    assert found["hang"] == "stopped: the cell took longer than 5 s (--time-limit)"
+    assert "computes as much as 9.0 forwards per image outside the counted passes" in found["copied-model"]
+
+
+def test_predictions_are_those_of_a_run_in_one_process(small_suite: Path, tmp_path: Path) -> None:
+    asked = requests(small_suite, methods=("source", "tent"), limit=64)
+    found = []
+    for name, is_alone in (("one", True), ("two", False)):
+        place = Binder(Site(device="cpu", in_process=is_alone))
+        store = Store.create(tmp_path / name, "small")
+        records = run_left(asked, place, store, Watcher())
+        place.workers.close()
+        found.append([store.predictions(record) for record in records.values()])
+    for one, two in zip(*found, strict=True):
+        assert np.array_equal(one.confidence, two.confidence)

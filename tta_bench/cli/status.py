@@ -1,0 +1,73 @@
+"""`tta-bench status`: how far the jobs of a run folder are."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tta_bench.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tta_bench.engines.status import JobStatus, WorkerStatus
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "status",
+        help="show the jobs of a run folder: cells, workers, hosts, time left",
+        description="Show how far the jobs are that `tta-bench run --on …` has started. Cells of a plain run are in "
+        "its report.",
+    )
+    verb.add_argument("folder", type=Path, metavar="FOLDER", help="run folder")
+    verb.add_argument("--all", action="store_true", help="show jobs that have ended, too")
+    verb.add_argument("--cancel", action="store_true", help="end the workers of all jobs; finished cells are kept")
+    verb.set_defaults(action=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from tta_bench.engines.status import cancel, statuses
+    from tta_bench.records.store import Store
+
+    console = options.console()
+    found = statuses(Store.open(args.folder))
+    if not found:
+        console.print(f"{args.folder} has no jobs: `tta-bench run --on …` starts them.")
+        return 0
+    active = [job for job in found if job.is_active]
+    for job in found if args.all else active or found[-1:]:
+        _show(job, console)
+    if args.cancel:
+        for job in active:
+            cancel(job.job)
+        console.print(f"Cancelled {len(active)} jobs.")
+    return 0
+
+
+def _show(job: JobStatus, console: Console) -> None:
+    left = "" if job.seconds_left is None else f", about {_duration(job.seconds_left)} left"
+    ended = "" if job.is_active else " (ended)"
+    console.print(
+        f"job {job.job.name} on {job.engine}{ended}: {job.done} of {job.cells} cells done, {job.running} running, "
+        f"{job.waiting} waiting, {job.failed} failed{left}",
+        soft_wrap=True,
+    )
+    for worker in job.workers:
+        console.print(f"  worker {worker.name:<4} {worker.host or '-':<16} {_doing(worker)}", soft_wrap=True)
+
+
+def _doing(worker: WorkerStatus) -> str:
+    if worker.spec is not None:
+        spec, of = worker.spec, f" of {worker.of:,}" if worker.of else ""
+        accuracy = f", {100 * worker.accuracy:.1f} %" if worker.images else ""
+        return f"{spec.label} on {spec.name}, seed {spec.seed}: {worker.images:,}{of} images{accuracy}"
+    return f"{worker.state}, {worker.done} cells done{f' ({worker.reason})' if worker.reason else ''}"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"

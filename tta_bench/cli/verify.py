@@ -1,0 +1,94 @@
+"""`tta-bench verify`: recomputes what a run folder claims; without torch unless cells run again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tta_bench.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tta_bench.verify.findings import Audit
+    from tta_bench.verify.folders import Found
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "verify",
+        help="recompute what run folders claim",
+        description="Recompute digests, scores, orders, labels, weights and tables of run folders, and say what holds, "
+        "what fails and what could not be checked. Exit status 1 if anything fails.",
+    )
+    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="run folder")
+    options.add_data_root(verb)
+    verb.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn by lot")
+    verb.add_argument(
+        "--seed", type=options.seed, metavar="N", help="of the lot (default: a new one, which is printed)"
+    )
+    verb.add_argument("--device", default="auto", help="for --rerun (default: the kind that the record names)")
+    verb.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to this file")
+    verb.set_defaults(action=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from tta_bench.verify.folders import verify
+
+    console = options.console()
+    audit, found = verify(args.dirs, args.data_root)
+    _show_intervals(args.dirs, console)
+    if args.rerun:
+        _rerun(args, audit, found, console)
+    styles = {
+        "holds": ("holds      ", "green"),
+        "fails": ("FAILS      ", "bold red"),
+        "not checked": ("not checked", "dim"),
+    }
+    for verdict, text in audit.lines():
+        mark, style = styles[verdict]
+        line = f"            {text}" if text.startswith("  ") else f"{mark} {text}"
+        console.print(line, style=style, soft_wrap=True)
+    failed = len(audit.failures)
+    console.print(
+        f"{failed:,} findings: do not trust these numbers." if failed else "Nothing contradicts these records."
+    )
+    if args.json:
+        _write(args.json, audit)
+        options.say_written([args.json], console)
+    return 1 if failed else 0
+
+
+def _show_intervals(folders: list[Path], console: Console) -> None:
+    from tta_bench.errors import UserError
+    from tta_bench.report import render
+    from tta_bench.verify.tables import intervals
+
+    try:
+        for table in intervals(folders):
+            render.show(table, console)
+    except UserError as error:
+        console.print(f"No table can be made: {error}\n", soft_wrap=True)
+
+
+def _rerun(args: argparse.Namespace, audit: Audit, found: list[Found], console: Console) -> None:
+    from tta_bench.runs.site import Site
+    from tta_bench.verify.rerun import rerun
+
+    seed = secrets.randbelow(2**32) if args.seed is None else args.seed
+    console.print(f"Running {min(args.rerun, len(found))} of {len(found)} cells again, drawn with --seed {seed}")
+    site = Site(data_root=args.data_root, device=args.device)
+    rerun(found, args.rerun, seed, site, audit, lambda record: console.print(f"  {record.cell.slug}", soft_wrap=True))
+
+
+def _write(path: Path, audit: Audit) -> None:
+    from tta_bench.errors import UserError
+    from tta_bench.files import write_whole
+
+    try:
+        write_whole(path, (json.dumps(audit.to_json(), indent=1) + "\n").encode())
+    except OSError as error:
+        raise UserError(f"--json {path}: cannot be written ({error.strerror})") from error

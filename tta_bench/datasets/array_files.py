@@ -1,0 +1,78 @@
+"""Image sets in .npy files of 32-pixel images, and their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.datasets.transform import Transform
+from tta_bench.errors import UserError
+
+PIXELS = 32
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayFile:
+    """Some images of an array on disk; mapped in each call, so that it can be pickled and memory stays constant."""
+
+    file: Path
+    rows: NDArray[np.int64]  # the index of each image in the array
+    ids: Sequence[str]
+    labels: NDArray[np.int64]
+    view: Transform | None
+
+    @property
+    def in_memory(self) -> bool:
+        """True if there is nothing to decode or enlarge: worker processes would only copy bytes."""
+        return self.view is None
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file that `read` may open."""
+        return [self.file]
+
+    @property
+    def transform(self) -> str:
+        """A description of what is done to the stored pixels."""
+        return repr(self.view)
+
+    def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        pixels = map_images(self.file)[self.rows[indices]]
+        if self.view is None:
+            return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+        from PIL import Image
+
+        return np.stack([self.view(Image.fromarray(image)) for image in pixels])
+
+
+def load_labels(file: Path, classes: int) -> NDArray[np.int64]:
+    """An array of labels; UserError if it is anything else."""
+    labels: NDArray[Any] = _load(file)
+    if not labels.size:
+        raise UserError(f"{file} is empty: replace this file")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
+        raise UserError(f"{file}: expected a 1-D array of labels from 0 to {classes - 1}")
+    return labels.astype(np.int64)
+
+
+def map_images(file: Path) -> NDArray[np.uint8]:
+    """An array of 32-pixel images, mapped; UserError if it is anything else."""
+    images: NDArray[np.uint8] = _load(file)
+    if images.dtype != np.uint8 or images.shape[1:] != (PIXELS, PIXELS, 3):
+        raise UserError(f"{file}: expected bytes of shape (N, 32, 32, 3), got {images.dtype} {images.shape}")
+    return images
+
+
+def _load(file: Path) -> NDArray[Any]:
+    try:
+        content: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise UserError(f"{file} is missing") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{file}: not a readable array ({error})") from error
+    return content

@@ -1,0 +1,40 @@
+"""Tiny-ImageNet-C: 64-pixel images of 200 classes, one corruption per task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from tta_bench.data.families import CORRUPTIONS, HELD_OUT
+from tta_bench.datasets.corruption_tree import CorruptionTree
+from tta_bench.datasets.listing import Classes, complaint
+
+CLASSES = 200
+
+
+class TinyImageNetC(CorruptionTree):
+    """`<corruption>/<severity>/<wnid>/*.JPEG` in DATA_ROOT/Tiny-ImageNet-C, or the published tars in it.
+
+    A label is the rank of its class among the sorted names, as torchvision's ImageFolder gives it.
+    """
+
+    layout = "Tiny-ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG (or Tiny-ImageNet-C/Tiny-ImageNet-C.tar)"
+    num_classes = CLASSES
+    homes = ("Tiny-ImageNet-C",)
+    parts: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Tiny-ImageNet-C.tar": CORRUPTIONS,
+        "Tiny-ImageNet-C-extra.tar": HELD_OUT,
+    }
+    corruptions = (*CORRUPTIONS, *HELD_OUT)
+    size = 64
+
+    def published(self, task: str) -> tuple[int, int]:
+        return CLASSES, 10_000
+
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        return ("tiny-imagenet-c-extra",) if task in HELD_OUT else ("tiny-imagenet-c",)
+
+    def ranks(self, where: Path, task: str, found: Classes) -> Mapping[str, int]:
+        self.refuse_partial(where, complaint(found, self.published(task), even=True))
+        return {name: rank for rank, name in enumerate(sorted(found))}

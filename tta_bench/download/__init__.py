@@ -1,0 +1,1 @@
+"""Brings published datasets into the data root: transfer, check, unpack. Imports no torch and no dataset."""

@@ -1,0 +1,72 @@
+"""The interface of an engine: submit a job, ask for its state, cancel it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tta_bench.engines.job import JobFolder
+from tta_bench.errors import UserError
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec
+
+if TYPE_CHECKING:
+    from tta_bench.engines.tickets import Hints
+
+WAITING, RUNNING, ENDED, UNKNOWN = "waiting", "running", "ended", "unknown"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a command says about its engine."""
+
+    jobs: int | None = None  # workers; None: as many as the engine finds sensible
+    gpus: tuple[int, ...] = ()  # of this machine
+    address: str = ""  # of a cluster
+    gpus_per_cell: float | None = None
+    submit: Mapping[str, str] = field(default_factory=dict)  # passed on to the scheduler
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise UserError(f"jobs: expected at least 1, got {self.jobs}")
+
+
+class Engine(ABC):
+    """Starts workers, each with `tta-bench work FOLDER JOB INDEX`.
+
+    An engine keeps nothing in memory that it needs later: another process may ask for the state of a job.
+    """
+
+    accepts: frozenset[str] = frozenset()  # the fields of Options that it uses, besides `jobs`
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    @property
+    @abstractmethod
+    def jobs(self) -> int:
+        """How many workers a job gets."""
+
+    def check(self, requests: Sequence[CellSpec], site: Site) -> Hints:
+        """Refuse wrong data, weights or settings; returns what workers need to know about cells."""
+        from tta_bench.engines.tickets import bound_hints
+
+        # The coordinator's machine often has no GPU: it checks on the CPU, and workers pick their own device.
+        return bound_hints(requests, replace(site, device="cpu"))
+
+    @abstractmethod
+    def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
+        """Start workers with the indices 0, 1, …; returns plain data by which they can be found again."""
+
+    @abstractmethod
+    def state(self, job: JobFolder) -> list[str]:
+        """The state of each worker."""
+
+    @abstractmethod
+    def cancel(self, job: JobFolder) -> None:
+        """End a job's workers; they drop their current cell."""
+
+    def close(self) -> None:
+        """Release what `check` started, if nothing was submitted."""

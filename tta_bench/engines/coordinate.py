@@ -1,0 +1,257 @@
+"""The coordinator: submits jobs, follows their workers, and gives the cells of dead workers out again.
+
+It writes job files only; workers write the records. It may die: the next one finds the jobs that still run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tta_bench.engines.base import ENDED, UNKNOWN, Engine
+from tta_bench.engines.job import Job, JobFolder
+from tta_bench.engines.journal import FINISHED, REFUSED, Life
+from tta_bench.engines.tickets import Hints, tickets
+from tta_bench.records.record import Record
+from tta_bench.records.store import Store
+from tta_bench.runs.listing import Watcher
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec
+
+SILENT = 300.0  # seconds after which a worker that the engine knows nothing about counts as dead
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A cell that no worker could finish."""
+
+    spec: CellSpec
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.spec.label} on {self.spec.name}, seed {self.spec.seed}: lost: {self.reason}"
+
+
+@dataclass
+class Worker:
+    """One worker of a watched job."""
+
+    job: JobFolder
+    index: int
+    life: Life
+    watcher: Watcher
+    is_over: bool = False
+
+
+@dataclass
+class Coordinator:
+    """Runs requests on an engine."""
+
+    engine: Engine
+    name: str  # of the engine
+    store: Store
+    site: Site
+    hints: Hints
+    watcher: Watcher
+    retries: int = 2
+    poll: float = 0.2  # seconds between looks at the journals
+    ask: float = 2.0  # seconds between questions to the engine, which may be slow to answer
+    workers: list[Worker] = field(default_factory=list)
+    ended: dict[str, Record] = field(default_factory=dict)  # records of finished and failed cells, by spec
+    tries: Counter[str] = field(default_factory=Counter)  # workers that ended in the middle of a cell, by spec
+    reasons: dict[str, str] = field(default_factory=dict)  # why a cell was not finished, by spec
+    refused: set[str] = field(default_factory=set)  # specs that no worker may run
+    due: int = 0  # workers to replace
+    barren: int = 0  # workers that died one after the other without finishing a cell
+    _requests: dict[str, CellSpec] = field(default_factory=dict)
+    _written: dict[str, tuple[str, bool]] = field(default_factory=dict)  # slugs of records that are not read yet
+    _asked: float = 0.0
+
+    def run(self, requests: Sequence[CellSpec]) -> tuple[dict[str, Record], list[Lost]]:
+        """Run requests to the end; returns records by the digest of their spec, and what was lost."""
+        self._requests = {spec.digest: spec for spec in requests}
+        try:
+            self.attach()
+            if self.workers:
+                self.engine.close()  # what the checks started is not needed yet
+            while self.left():
+                if not self._give_out():
+                    break
+                time.sleep(self.poll)
+                self.follow()
+        except BaseException:
+            self.cancel()
+            raise
+        finally:
+            self.engine.close()
+        lost = [spec for digest, spec in self._requests.items() if digest not in self.ended]
+        return self.ended, [Lost(spec, self.reasons.get(spec.digest, "no worker is left")) for spec in lost]
+
+    def detach(self, requests: Sequence[CellSpec]) -> JobFolder:
+        """Submit one job for all requests and leave it alone."""
+        self._requests = {spec.digest: spec for spec in requests}
+        return self._submit(requests, self.engine.jobs)
+
+    def attach(self) -> None:
+        """Follow the jobs of an earlier coordinator that still run."""
+        for job in running(self.store, self.name, self.engine):
+            self._watch(job, job.handle["workers"])
+
+    def left(self) -> list[CellSpec]:
+        """Requests without a record, apart from those that cannot be given out again."""
+        given_up = {digest for digest, tries in self.tries.items() if tries > self.retries} | self.refused
+        return [s for digest, s in self._requests.items() if digest not in self.ended and digest not in given_up]
+
+    def follow(self) -> None:
+        """Read what workers have written since the last time, and notice those that have ended."""
+        is_time = time.monotonic() - self._asked >= self.ask
+        states: dict[str, list[str]] = {}
+        for worker in self.workers:
+            if worker.is_over:
+                continue
+            if is_time and worker.job.name not in states:
+                states[worker.job.name] = self.engine.state(worker.job)
+            state = states.get(worker.job.name, [])
+            # Asked before the journal is read: what a worker that has ended wrote last is then in it.
+            for line in worker.life.follow():
+                self._take(worker, line)
+            if worker.life.exit or (state and _is_dead(state[worker.index], worker.life)):
+                self._end(worker)
+        if is_time:
+            self._asked = time.monotonic()
+        self._read_records()
+
+    def cancel(self) -> None:
+        """End the jobs that still run."""
+        for name in {worker.job.name for worker in self.workers if not worker.is_over}:
+            self.engine.cancel(JobFolder(self.store, name))
+
+    def _give_out(self) -> bool:
+        """Submit what is left, if workers have died or there are none; False if that is hopeless."""
+        alive = sum(not worker.is_over for worker in self.workers)
+        if self._written:
+            return True
+        if self.barren > self.retries * self.engine.jobs:
+            return alive > 0
+        left = self.left()
+        if not alive:
+            if self._run_elsewhere(left):
+                return True
+            self._submit(left, self.engine.jobs)
+        elif self.due:
+            self._submit(left, self.due)
+        self.due = 0
+        return True
+
+    def _submit(self, requests: Sequence[CellSpec], workers: int) -> JobFolder:
+        workers = min(workers, len(requests))
+        made, in_seconds = tickets(requests, self.hints, self.store.records())
+        content = Job(
+            engine=self.name,
+            workers=workers,
+            site=self.site.to_json(),
+            tickets=tuple(made),
+            beside=tuple(dict.fromkeys(worker.job.name for worker in self.workers)),
+            in_seconds=in_seconds,
+            warns=not self.workers,
+        )
+        job = JobFolder.create(self.store, content)
+        job.keep_handle(self.name, workers, self.engine.submit(job, workers))
+        self._watch(job, workers)
+        return job
+
+    def _watch(self, job: JobFolder, workers: int) -> None:
+        first = len(self.workers)
+        self.workers += [
+            Worker(job, index, Life(job.journal(index)), self.watcher.of_worker(first + index))
+            for index in range(workers)
+        ]
+
+    def _take(self, worker: Worker, line: Mapping[str, Any]) -> None:
+        """Report a line of a journal."""
+        digest = str(line.get("spec", ""))
+        spec = self._requests.get(digest)
+        match line["event"]:
+            case "start" if spec is not None:
+                worker.watcher.on_start(spec, int(line["images"]))
+            case "batch":
+                worker.watcher.on_batch(worker.life.images, worker.life.accuracy)
+            case "warning":
+                self.watcher.on_warning(str(line["text"]))
+            case "damage" if spec is not None:
+                self.watcher.on_damage(spec)
+            case "refuse":
+                self.reasons[digest] = str(line["line"])
+            case "end":
+                self._written[digest] = str(line["slug"]), bool(line["new"])
+                self.barren = 0
+
+    def _read_records(self) -> None:
+        """Read the records that workers have announced; on a network disk, a file may appear later than its name."""
+        for digest, (slug, is_new) in list(self._written.items()):
+            record = self.store.find_slug(slug)
+            if record is None:
+                continue
+            del self._written[digest]
+            if digest in self._requests and digest not in self.ended:
+                self.ended[digest] = record
+                self.watcher.on_record(replace(record, label=self._requests[digest].label), is_new)
+
+    def _end(self, worker: Worker) -> None:
+        """Take note of a worker that has ended, and of the cell that it left unfinished."""
+        worker.is_over = True
+        worker.watcher.on_worker_end()
+        life, name = worker.life, f"worker {worker.index}{f' on {worker.life.host}' * bool(worker.life.host)}"
+        self.refused |= self._refused_by_all()
+        if life.exit == FINISHED:
+            return
+        if life.exit.startswith(REFUSED):
+            line = life.exit.removeprefix(REFUSED)
+            self.watcher.on_warning(f"{name} stopped: {line}")
+            self.barren += 1
+            self.reasons |= {digest: line for digest in self._requests if digest not in self.reasons}
+            return
+        last = worker.job.last_lines(worker.index)
+        what = f"{name} {life.exit or 'died'}{f': {last}' if last else ''}"
+        self.due += 1
+        self.barren += not life.ended
+        if not life.exit:
+            self.watcher.on_warning(what)
+        if life.spec:
+            self.tries[life.spec] += 1
+            self.reasons[life.spec] = f"{what} (tried {self.tries[life.spec]} times)"
+        elif not life.ended:
+            self.reasons = dict.fromkeys(self._requests, what) | self.reasons
+
+    def _refused_by_all(self) -> set[str]:
+        """Cells that every worker has refused which could take them."""
+        if any(not worker.is_over for worker in self.workers):
+            return set()
+        return {digest for worker in self.workers for digest in worker.life.refused if digest not in self.ended}
+
+    def _run_elsewhere(self, left: Sequence[CellSpec]) -> bool:
+        """Whether all that is left is run by processes that belong to no job: then there is only waiting."""
+        held = {digest: worker.life.held[digest] for worker in self.workers for digest in worker.life.held}
+        for spec in left:
+            slug, key = held.get(spec.digest, ("", ""))
+            if not slug:
+                return False
+            if self.store.find_slug(slug) is not None:
+                self._written[spec.digest] = slug, False
+            elif not self.store.is_claimed(key):
+                return False
+        self.watcher.on_wait(len(left))
+        return True
+
+
+def running(store: Store, name: str, engine: Engine) -> list[JobFolder]:
+    """The jobs of an engine in a folder that have not ended."""
+    jobs = [job for job in JobFolder.all(store) if job.handle["engine"] == name]
+    return [job for job in jobs if any(state != ENDED for state in engine.state(job))]
+
+
+def _is_dead(state: str, life: Life) -> bool:
+    return state == ENDED or (state == UNKNOWN and time.time() - life.at > SILENT)

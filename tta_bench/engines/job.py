@@ -1,0 +1,140 @@
+"""The files of a job, in the run folder. All their names are defined here.
+
+<folder>/jobs/<job>/job.json       the cells, in the order in which workers take them; written once
+<folder>/jobs/<job>/handle.json    how the engine finds the job's workers
+<folder>/jobs/<job>/<index>.jsonl  the journal of one worker (journal.py)
+<folder>/jobs/<job>/<index>.log    what it printed
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from tta_bench import parse, validate
+from tta_bench.errors import UserError
+from tta_bench.files import write_whole
+from tta_bench.records.store import Store
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec
+
+LOG_LINES = 5
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a cell's identity is for the coordinator: the same on all machines, or a worker refuses the cell."""
+
+    key: str  # of the cell, without the device
+    code: str
+    weights: str
+    images: str
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """A request for a cell, as a job hands it out."""
+
+    spec: CellSpec
+    cost: float  # seconds if earlier records tell, else relative to Source
+    expected: Expected | None = None  # None: the worker is on the coordinator's machine
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the workers of a job do."""
+
+    engine: str
+    workers: int
+    site: dict[str, Any]
+    tickets: tuple[Ticket, ...]
+    beside: tuple[str, ...] = ()  # other jobs of the same command: what they have finished is finished
+    in_seconds: bool = False  # whether all costs are seconds
+    warns: bool = False  # whether worker 0 first compares Source with its published row
+
+    @property
+    def place(self) -> Site:
+        return Site.from_json(self.site)
+
+
+class JobFolder:
+    """The files of one job."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.store = store
+        self.name = name
+        self.path = store.folder.absolute() / "jobs" / name
+
+    @classmethod
+    def create(cls, store: Store, job: Job) -> JobFolder:
+        """Write the file of a new job."""
+        stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
+        folder = cls(store, f"{stamp}-{os.getpid()}")
+        content = {**asdict(job), "tickets": [_ticket_json(ticket) for ticket in job.tickets]}
+        try:
+            write_whole(folder.path / "job.json", json.dumps(content).encode())
+        except OSError as error:
+            raise UserError(f"{folder.path} cannot be written: {error.strerror}: choose another --out") from error
+        return folder
+
+    @classmethod
+    def all(cls, store: Store) -> list[JobFolder]:
+        """The jobs of a run folder, oldest first."""
+        return [cls(store, path.parent.name) for path in sorted((store.folder / "jobs").glob("*/handle.json"))]
+
+    def read(self) -> Job:
+        """UserError if there is no such job, or its file is damaged."""
+        file = self.path / "job.json"
+        try:
+            content = parse.from_json(file.read_bytes(), str(file))
+        except FileNotFoundError:
+            known = sorted(path.name for path in self.path.parent.glob("*"))
+            raise UserError(
+                f"{self.store.folder} has no job '{self.name}' (known: {', '.join(known) or 'none'})"
+            ) from None
+        except OSError as error:
+            raise UserError(f"{file}: cannot be read ({error.strerror})") from error
+        return validate.read(Job, content, str(file))
+
+    @property
+    def handle(self) -> dict[str, Any]:
+        """The handle that the engine returned, with the engine's name as `engine`."""
+        file = self.path / "handle.json"
+        try:
+            found = parse.from_json(file.read_bytes(), str(file))
+        except OSError as error:
+            raise UserError(f"{file}: cannot be read ({error.strerror})") from error
+        if not isinstance(found, dict) or not isinstance(found.get("engine"), str):
+            raise UserError(f"{file}: damaged, expected the name of an engine: delete {self.path}")
+        return found
+
+    def keep_handle(self, engine: str, workers: int, handle: dict[str, Any]) -> None:
+        content = {**handle, "engine": engine, "workers": workers}
+        write_whole(self.path / "handle.json", json.dumps(content).encode())
+
+    def journal(self, index: int) -> Path:
+        return self.path / f"{index}.jsonl"
+
+    def log(self, index: int | str) -> Path:
+        return self.path / f"{index}.log"
+
+    def last_lines(self, index: int) -> str:
+        """The last lines of a worker's log, in one line."""
+        try:
+            lines = self.log(index).read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return " / ".join(line.strip() for line in lines[-LOG_LINES:] if line.strip())
+
+
+def costs_left(tickets: Iterable[Ticket]) -> float:
+    return sum(ticket.cost for ticket in tickets)
+
+
+def _ticket_json(ticket: Ticket) -> dict[str, Any]:
+    return {**asdict(ticket), "spec": ticket.spec.to_json()}

@@ -1,0 +1,107 @@
+"""What a worker does, line by line: one writer, many readers, on any shared file system."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FINISHED, STOPPED, REFUSED = "finished", "was stopped", "refused: "  # why a worker has ended
+EVERY = 1.0  # seconds between lines about the progress of a cell
+
+
+class Journal:
+    """The journal of this process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last = 0.0
+
+    def write(self, event: str, **content: Any) -> None:
+        # Opened for each line: other hosts see what is in a closed file.
+        with self._path.open("a") as file:
+            file.write(json.dumps({"at": round(time.time(), 2), "event": event, **content}) + "\n")
+
+    def progress(self, images: int, accuracy: float) -> None:
+        """Write how far the current cell is, now and then."""
+        if time.monotonic() - self._last > EVERY:
+            self._last = time.monotonic()
+            self.write("batch", images=images, accuracy=round(accuracy, 4))
+
+    def open(self, **content: Any) -> None:
+        """The first line."""
+        self.write("worker", host=socket.gethostname(), pid=os.getpid(), **content)
+
+
+@dataclass
+class Life:
+    """What a journal says about its worker so far."""
+
+    path: Path
+    host: str = ""
+    pid: int = 0
+    spec: str = ""  # digest of the cell that it runs now
+    since: float = 0.0  # when that cell started, in seconds since 1970
+    images: int = 0
+    of: int = 0
+    accuracy: float = 0.0
+    ended: dict[str, str] = field(default_factory=dict)  # status of records that it has made or found, by spec
+    refused: dict[str, str] = field(default_factory=dict)  # why it may not run a cell, by spec
+    held: dict[str, tuple[str, str]] = field(default_factory=dict)  # slug and key of cells that others run, by spec
+    seconds: dict[str, float] = field(default_factory=dict)  # how long its own cells took, by spec
+    at: float = 0.0  # of the last line
+    exit: str = ""  # why it has ended
+    _offset: int = 0
+
+    def follow(self) -> list[dict[str, Any]]:
+        """Read the lines since the last call."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                content = file.read()
+        except OSError:
+            return []
+        whole = content[: content.rfind(b"\n") + 1]  # a line may be incomplete
+        self._offset += len(whole)
+        lines = [line for line in map(_parsed, whole.splitlines()) if line]
+        for line in lines:
+            self._take(line)
+        return lines
+
+    def _take(self, line: dict[str, Any]) -> None:
+        self.at = float(line.get("at", 0.0))
+        match line["event"]:
+            case "worker":
+                self.host, self.pid = str(line.get("host")), int(line.get("pid", 0))
+            case "take":
+                self.spec, self.since, self.images, self.of = str(line["spec"]), self.at, 0, 0
+            case "start":
+                self.of = int(line["images"])
+            case "batch":
+                self.images, self.accuracy = int(line["images"]), float(line["accuracy"])
+            case "end":
+                self.ended[self.spec] = str(line["status"])
+                if line["new"]:
+                    self.seconds[self.spec] = self.at - self.since
+                self.spec = ""
+            case "leave":
+                self.held[self.spec] = str(line["slug"]), str(line["key"])
+                self.spec = ""
+            case "refuse":
+                self.refused[self.spec] = str(line["line"])
+                self.spec = ""
+            case "exit":
+                self.exit = str(line["why"])
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """A line's content; None for a line that a crash left damaged."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("event"), str) else None

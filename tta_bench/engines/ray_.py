@@ -1,0 +1,120 @@
+"""Workers on a Ray cluster: each is a process that a detached actor starts on a node and waits for.
+
+A detached actor outlives the coordinator, and holds CPUs and GPUs until its worker has ended. The run folder must be
+on a disk that all nodes share, and every node needs the same Python environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+from functools import cached_property
+from typing import Any
+
+from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, Options
+from tta_bench.engines.job import JobFolder
+from tta_bench.errors import UserError
+
+NAMESPACE = "tta-bench"
+
+
+class Ray(Engine):
+    """Workers on a Ray cluster."""
+
+    accepts = frozenset({"address", "gpus_per_cell"})
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        try:
+            import ray
+        except ImportError:
+            raise UserError("--on ray: Ray is not installed: pip install 'tta-bench[ray]'") from None
+        self._ray: Any = ray
+        self._is_connected = False
+
+    @cached_property
+    def jobs(self) -> int:
+        """One worker per GPU share; without GPUs one per CPU."""
+        self._connect(self.options.address)
+        there, gpus = self._ray.cluster_resources(), self.options.gpus_per_cell
+        fits = int(there.get("GPU", 0) / gpus) if gpus else int(there.get("CPU", 1))
+        if fits < 1:
+            has = f"{there.get('GPU', 0):g} GPUs"
+            raise UserError(f"--gpus-per-cell {gpus:g}: the Ray cluster has {has}")
+        return self.options.jobs or fits
+
+    def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
+        self._connect(self.options.address)
+        options = {"num_cpus": 1, "num_gpus": self.options.gpus_per_cell or 0, "lifetime": "detached"}
+        actor = self._ray.remote(Runner)
+        for index in range(workers):
+            words = [sys.executable, "-m", "tta_bench.cli.main", "work", str(job.store.folder.absolute())]
+            made = actor.options(name=_name(job, index), namespace=NAMESPACE, **options).remote()
+            made.run.remote([*words, job.name, str(index)], str(job.log(index)))
+        return {"address": self.options.address}
+
+    def state(self, job: JobFolder) -> list[str]:
+        self._connect(str(job.handle.get("address", "")))
+        return [self._state(job, index) for index in range(int(job.handle["workers"]))]
+
+    def cancel(self, job: JobFolder) -> None:
+        self._connect(str(job.handle.get("address", "")))
+        for index in range(int(job.handle["workers"])):
+            try:
+                self._ray.kill(self._ray.get_actor(_name(job, index), namespace=NAMESPACE))
+            except ValueError:  # it has ended
+                continue
+
+    def close(self) -> None:
+        if self._is_connected:
+            self._is_connected = False
+            self._ray.shutdown()
+
+    def _state(self, job: JobFolder, index: int) -> str:
+        try:
+            self._ray.get_actor(_name(job, index), namespace=NAMESPACE)
+        except ValueError:
+            return ENDED
+        return RUNNING if job.journal(index).exists() else WAITING
+
+    def _connect(self, address: str) -> None:
+        if self._is_connected or self._ray.is_initialized():
+            return
+        try:
+            self._ray.init(address or "auto", namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise UserError(f"--on ray: {_why(error, address)}") from error
+        self._is_connected = True
+
+
+class Runner:
+    """The actor: runs a worker's process on its node, with the CPUs and GPUs that Ray grants."""
+
+    def run(self, words: list[str], log: str) -> None:
+        import ray
+
+        with open(log, "ab") as file:  # noqa: PTH123
+            subprocess.run(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, preexec_fn=_end_with_actor)
+        ray.actor.exit_actor()
+
+
+def _end_with_actor() -> None:
+    """Let the system stop the worker when its actor is killed, so that it drops its cell."""
+    if sys.platform == "linux":
+        libc: Any = ctypes.CDLL(None)
+        libc.prctl(1, int(signal.SIGTERM))  # PR_SET_PDEATHSIG
+
+
+def _name(job: JobFolder, index: int) -> str:
+    return f"{job.name}-{index}"
+
+
+def _why(error: Exception, address: str) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, RuntimeError) and any("ersion" in line for line in lines):
+        return f"the cluster runs another version of Ray or Python than this machine: {' '.join(lines)}"
+    if address:
+        return f"no Ray cluster answers at {address}: {lines[0] if lines else type(error).__name__}"
+    return "no Ray cluster runs here: start one with `ray start --head`, or name one with --on ray=ADDRESS"

@@ -1,0 +1,107 @@
+"""Workers as an array of Slurm jobs: `sbatch --array`, without accounting or another package.
+
+The run folder must be on a disk that all nodes share. Workers use the Python of the coordinator, at the same path.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, WAITING, Engine, Options
+from tta_bench.engines.job import JobFolder
+from tta_bench.errors import UserError
+
+EARLY = 120  # seconds before the time limit at which a worker takes no new cell
+OWN = frozenset({"array", "output", "error", "parsable", "wrap", "job-name", "chdir"})  # options that are set here
+ACTIVE = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
+QUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+PATIENCE = 60.0  # seconds for a command of Slurm
+
+
+class Slurm(Engine):
+    """Workers in a Slurm array."""
+
+    accepts = frozenset({"submit"})
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        if shutil.which("sbatch") is None:
+            raise UserError("--on slurm: sbatch is not installed here: run this command on a login node of the cluster")
+        for name in options.submit:
+            if name in OWN:
+                raise UserError(f"--slurm {name}=…: tta-bench sets this option itself")
+
+    @cached_property
+    def jobs(self) -> int:
+        return self.options.jobs or 1
+
+    def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
+        given = {"signal": f"B:USR1@{EARLY}", "open-mode": "append", **self.options.submit}
+        words = ["sbatch", "--parsable", f"--array=0-{workers - 1}", "--job-name=tta-bench"]
+        words += [f"--output={job.log('%a')}"]
+        words += [f"--{key}={value}" if value else f"--{key}" for key, value in given.items()]
+        done = _call(words, script(job))
+        if done.returncode:
+            raise UserError(f"sbatch refused the job: {_reason(done)} ({_options(self.options)})")
+        return {"id": done.stdout.strip().partition(";")[0]}
+
+    def state(self, job: JobFolder) -> list[str]:
+        handle = job.handle
+        workers = int(handle["workers"])
+        done = _call(["squeue", "--noheader", "--array", "--states=all", "--format=%K %T", f"--jobs={handle['id']}"])
+        if done.returncode:
+            # Slurm forgets a job some minutes after its end; a controller that does not answer says nothing about it.
+            is_forgotten = "Invalid job id" in done.stderr
+            return [ENDED if is_forgotten else UNKNOWN] * workers
+        found = dict.fromkeys(range(workers), ENDED)
+        for line in done.stdout.splitlines():
+            index, _, state = line.strip().partition(" ")
+            if index.isdecimal():
+                found[int(index)] = RUNNING if state in ACTIVE else WAITING if state in QUEUED else ENDED
+        return [found[index] for index in range(workers)]
+
+    def cancel(self, job: JobFolder) -> None:
+        done = _call(["scancel", str(job.handle["id"])])
+        if done.returncode and "Invalid job id" not in done.stderr:
+            raise UserError(f"scancel failed: {_reason(done)}")
+
+
+def script(job: JobFolder) -> str:
+    """The batch script: hands signals on to the worker and waits for it."""
+    words = [sys.executable, "-m", "tta_bench.cli.main", "work", str(job.store.folder.absolute()), job.name]
+    return f"""#!/bin/bash
+export GOMP_SPINCOUNT=${{GOMP_SPINCOUNT:-10000}}
+export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-${{SLURM_CPUS_PER_TASK:-${{SLURM_CPUS_ON_NODE:-1}}}}}}
+{shlex.join(words)} "$SLURM_ARRAY_TASK_ID" &
+worker=$!
+trap 'kill -USR1 $worker' USR1
+trap 'kill -TERM $worker' TERM
+while kill -0 $worker 2>/dev/null; do wait $worker; status=$?; done
+exit $status
+"""
+
+
+def _call(words: Sequence[str], text: str | None = None) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(words, input=text, capture_output=True, text=True, timeout=PATIENCE)
+    except FileNotFoundError:
+        raise UserError(f"{words[0]} is not installed here: run this command on a login node of the cluster") from None
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 1, "", f"no answer within {PATIENCE:g} s")
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [re.sub(r"^\w+: (error: )?", "", line) for line in done.stderr.splitlines() if line.strip()]
+    return "; ".join(lines) or f"exit status {done.returncode}"
+
+
+def _options(options: Options) -> str:
+    given = ",".join(f"{key}={value}" if value else key for key, value in options.submit.items())
+    return f'--slurm "{given}"' if given else "no --slurm options"

@@ -1,0 +1,169 @@
+"""What an engine starts: a worker that takes one cell of a job after the other, in one warm process."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from tta_bench.engines.job import Job, JobFolder, Ticket
+from tta_bench.engines.journal import FINISHED, REFUSED, STOPPED, Journal, Life
+from tta_bench.engines.tickets import identity, mismatch
+from tta_bench.errors import UserError
+from tta_bench.runs.listing import Watcher
+from tta_bench.runs.spec import CellSpec
+
+if TYPE_CHECKING:
+    from tta_bench.runs.bind import Binder
+    from tta_bench.runs.execute import Cells
+
+
+class Stopped(KeyboardInterrupt):
+    """The scheduler ends this worker; the current cell is dropped."""
+
+
+class JournalWatcher(Watcher):
+    """Writes progress to a worker's journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def on_start(self, spec: CellSpec, images: int) -> None:
+        self._journal.write("start", spec=spec.digest, images=images)
+
+    def on_cache(self, task: str, done: int, total: int) -> None:
+        self._journal.progress(0, 0.0)
+
+    def on_batch(self, images: int, accuracy: float) -> None:
+        self._journal.progress(images, accuracy)
+
+    def on_damage(self, spec: CellSpec) -> None:
+        self._journal.write("damage", spec=spec.digest)
+
+    def on_warning(self, text: str) -> None:
+        self._journal.write("warning", text=text)
+
+
+class Queue:
+    """The tickets of a job, as one of its workers sees them.
+
+    What others have taken is read from their journals. That is a hint, which keeps workers apart; the claim of a cell
+    in the store decides.
+    """
+
+    def __init__(self, folder: JobFolder, job: Job, index: int) -> None:
+        self._tickets = job.tickets
+        self._index = index
+        self._tried: set[str] = set()
+        self._jobs = [folder, *(JobFolder(folder.store, name) for name in job.beside)]
+        self._own = folder.journal(index)
+        self._lives: dict[str, Life] = {}
+
+    def take(self) -> Ticket | None:
+        """The next ticket: one that nobody has started, else one whose worker may have died; None at the end.
+
+        Workers start together, so each first takes the ticket with its own number.
+        """
+        self._follow()
+        ended = {digest for life in self._lives.values() for digest in life.ended}
+        running = {life.spec for life in self._lives.values() if life.spec and not life.exit}
+        left = [t for t in self._tickets if t.spec.digest not in ended and t.spec.digest not in self._tried]
+        free = [ticket for ticket in left if ticket.spec.digest not in running]
+        if not free and not left:
+            return None
+        first = not self._tried and self._index < len(free)
+        found = free[self._index] if first else (free or left)[0]
+        self._tried.add(found.spec.digest)
+        return found
+
+    def _follow(self) -> None:
+        for job in self._jobs:
+            for path in job.path.glob("*.jsonl"):
+                if path != self._own:
+                    self._lives.setdefault(str(path), Life(path)).follow()
+
+
+def work(folder: JobFolder, index: int, place: Binder | None = None) -> int:
+    """Work on a job until nothing is left to take; returns the exit status."""
+    job = folder.read()
+    if not 0 <= index < job.workers:
+        raise UserError(f"job {folder.name} has workers 0 to {job.workers - 1}, got {index}")
+    journal = Journal(folder.journal(index))
+    journal.open()
+    try:
+        with stopping() as is_asked_to_stop:
+            _work(job, folder, index, place, journal, is_asked_to_stop)
+        journal.write("exit", why=STOPPED if is_asked_to_stop.is_set() else FINISHED)
+    except Stopped as error:
+        journal.write("exit", why=f"{STOPPED} by {error}")
+        return 1
+    except UserError as error:
+        journal.write("exit", why=f"{REFUSED}{error}")
+        raise
+    except BaseException:
+        traceback.print_exc()  # into the log, whose last lines the coordinator shows
+        raise
+    return 0
+
+
+def _work(
+    job: Job, folder: JobFolder, index: int, place: Binder | None, journal: Journal, stop: threading.Event
+) -> None:
+    from tta_bench.runs.bind import Binder
+    from tta_bench.runs.execute import Cells
+    from tta_bench.runs.tripwire import warn
+
+    place = place or Binder(job.place)
+    watcher = JournalWatcher(journal)
+    place.on_cache = watcher.on_cache
+    place.workers.warm_up()
+    try:
+        if job.warns and index == 0:
+            warn([ticket.spec for ticket in job.tickets], place, folder.store, watcher)
+        cells, queue = Cells(place, folder.store, watcher), Queue(folder, job, index)
+        while not stop.is_set() and (ticket := queue.take()) is not None:
+            _do(ticket, cells, place, journal)
+    finally:
+        place.workers.close()
+
+
+def _do(ticket: Ticket, cells: Cells, place: Binder, journal: Journal) -> None:
+    spec = ticket.spec
+    journal.write("take", spec=spec.digest)
+    if ticket.expected is not None:
+        line = mismatch(ticket.expected, identity(place.bind(spec).cell), socket.gethostname())
+        if line:
+            journal.write("refuse", spec=spec.digest, line=line)
+            return
+    outcome = cells.find_or_run(spec)
+    if outcome is None:
+        cell = place.bind(spec).cell
+        journal.write("leave", spec=spec.digest, slug=cell.slug, key=cell.key)
+        return
+    record = outcome.record
+    journal.write("end", spec=spec.digest, slug=record.cell.slug, status=record.status, new=outcome.is_new)
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """SIGUSR1, Slurm's early signal, lets the current cell finish and ends the worker then; SIGTERM drops the cell."""
+    asked = threading.Event()
+
+    def finish(number: int, frame: FrameType | None) -> None:
+        asked.set()
+
+    def drop(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # schedulers repeat it, and dropping a cell cleanly takes a moment
+        raise Stopped(signal.Signals(number).name)
+
+    before = signal.signal(signal.SIGUSR1, finish), signal.signal(signal.SIGTERM, drop)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGUSR1, before[0])
+        signal.signal(signal.SIGTERM, before[1])

@@ -1,0 +1,169 @@
+"""torchvision's classifiers, with the mean, std, size and interpolation that their weights name.
+
+    tv:resnet50                         torchvision's default weights
+    tv:resnet50.IMAGENET1K_V1           these weights, from torch's cache or by download
+    tv:resnet50.IMAGENET1K_V1=FILE      the same images, with the weights of a file
+
+torchvision puts the start of a file's sha256 into its name; a file that differs is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tta_bench.errors import UserError, did_you_mean
+from tta_bench.models.packaged import Family, PackagedModel
+
+if TYPE_CHECKING:
+    from torch import nn
+
+HASHED = re.compile(r"-([a-f0-9]{8,})\.")
+TWO_HEADED = ("googlenet", "inception_v3")  # built otherwise when their weights are loaded
+
+
+def family() -> Family:
+    """The family of the entry point `tv`."""
+    return Family(
+        _pick, "tv:NAME[.WEIGHTS][=FILE]", "a torchvision model, its weights from torch's cache or by download"
+    )
+
+
+def _pick(rest: str) -> PackagedModel:
+    chosen, _, file = rest.partition("=")
+    name, _, weights = chosen.partition(".")
+    path = Path(file).expanduser() if file else None
+    files = (path,) if path else _cached(name)
+    return PackagedModel(build=partial(_trained, name, weights, path), files=files)
+
+
+def _cached(name: str) -> tuple[Path, ...]:
+    """Every file in torch's cache that may hold the weights, and one that changes with torchvision's defaults.
+
+    Only torchvision itself, which takes seconds to import, knows which of them it is.
+    """
+    found = sorted(_cache().glob(f"{name}*-*.pth"))
+    package = find_spec("torchvision")
+    return (*found, Path(package.origin).with_name("version.py")) if found and package and package.origin else ()
+
+
+def _cache() -> Path:
+    """torch's folder of downloaded weights, found without torch."""
+    home = os.environ.get("TORCH_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "torch"
+    return Path(home).expanduser() / "hub" / "checkpoints"
+
+
+def _trained(name: str, weights: str, path: Path | None) -> nn.Module:
+    from tta_bench.models.checkpoint import misfit
+    from tta_bench.models.weights import read_state, refuse_unreadable
+
+    entry = _entry(name, weights, path)
+    path = path or _downloaded(name, entry)
+    refuse_unreadable(path)
+    _refuse_damaged(path)
+    state = read_state(path)
+    network = _create(name)
+    head = next((key for key, part in reversed([*network.named_modules()]) if _is_linear(part)), None)
+    rows = state.get(f"{head}.weight")
+    if rows is not None and len(rows) != len(entry.meta["categories"]):
+        network = _create(name, num_classes=len(rows))
+    wrong = misfit(network, state)
+    if wrong:
+        raise UserError(f"{path}: weights do not fit 'tv:{name}': {wrong}")
+    network.load_state_dict(state)
+    _describe(network, entry, len(rows) if rows is not None else len(entry.meta["categories"]))
+    return network
+
+
+def _describe(network: Any, entry: Any, classes: int) -> None:
+    """Say what images a network takes as timm's networks do, so that the harness reads both alike."""
+    transforms = entry.transforms()
+    network.num_classes = classes
+    network.pretrained_cfg = {
+        "mean": tuple(transforms.mean),
+        "std": tuple(transforms.std),
+        "input_size": (3, *transforms.crop_size * 2),
+        "interpolation": transforms.interpolation.value,
+    }
+
+
+def _entry(name: str, weights: str, path: Path | None) -> Any:
+    """torchvision's entry of these weights: their address, their transforms and their classes."""
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if name not in known:
+        near = did_you_mean(name, known).partition(" (known")[0]
+        raise UserError(f"unknown model 'tv:{name}'{near}: expected a classifier of torchvision")
+    if name in TWO_HEADED:
+        raise UserError(f"tv:{name} has auxiliary classifiers: use a timm tag, as in inception_v3.tv_in1k")
+    entries = {entry.name: entry for entry in models.get_model_weights(name)}
+    if weights:
+        if weights not in entries:
+            raise UserError(f"unknown weights 'tv:{name}.{weights}'{did_you_mean(weights, entries)}")
+        return entries[weights]
+    if path is None:
+        return models.get_model_weights(name).DEFAULT
+    published = [entry for entry in entries.values() if path.name == Path(entry.url).name]
+    if not published and len(entries) > 1:
+        raise UserError(
+            f"tv:{name}={path}: name the weights whose transforms this file uses ({', '.join(entries)}), "
+            f"as in --model tv:{name}.{next(iter(entries))}={path}"
+        )
+    return (published or list(entries.values()))[0]
+
+
+def _create(name: str, **changes: Any) -> nn.Module:
+    from torchvision import models
+
+    network: nn.Module = models.get_model(name, weights=None, **changes)
+    return network
+
+
+def _is_linear(part: nn.Module) -> bool:
+    from torch import nn
+
+    return isinstance(part, nn.Linear)
+
+
+def _downloaded(name: str, entry: Any) -> Path:
+    """The published file in torch's cache; downloaded if it is not there, and kept only if its checksum is right."""
+    from torch import hub
+
+    from tta_bench.models.weights import refuse_missing_network
+
+    path = Path(hub.get_dir(), "checkpoints", Path(entry.url).name)
+    if path.is_file():
+        return path
+    what = f"weights of 'tv:{name}.{entry.name}'"
+    advice = f"download {entry.url} and use --model tv:{name}.{entry.name}=FILE, or put it into {path.parent}"
+    refuse_missing_network(what, advice, entry.url)
+    found = HASHED.search(path.name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hub.download_url_to_file(entry.url, str(path), found[1] if found else None, progress=False)
+    except Exception as error:  # no such address, a broken transfer, another checksum, a full disk
+        line = " ".join(str(error).split())[:200]
+        raise UserError(f"{what} cannot be loaded ({type(error).__name__}: {line}): {advice}") from error
+    return path
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Refuse a file whose content is not what its name says."""
+    found = HASHED.search(path.name)
+    if found is None:
+        return
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    if not digest.hexdigest().startswith(found[1]):
+        raise UserError(
+            f"{path}: its sha256 starts with {digest.hexdigest()[: len(found[1])]}, its name says {found[1]}: "
+            f"the file is damaged or renamed; delete it and download it again"
+        )

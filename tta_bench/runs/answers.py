@@ -1,0 +1,66 @@
+"""A method's answers, image by image: all that leaves the process which adapts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tta_bench.errors import CellFailed
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A method's answers for the images of one batch."""
+
+    table: NDArray[np.float32]  # rows: prediction, confidence, entropy, then the top classes, best first
+
+    @property
+    def prediction(self) -> NDArray[np.int32]:
+        return np.asarray(self.table[0], np.int32)
+
+    @property
+    def confidence(self) -> NDArray[np.float32]:
+        return np.asarray(self.table[1])
+
+    @property
+    def entropy(self) -> NDArray[np.float32]:
+        return np.asarray(self.table[2])
+
+    @property
+    def top(self) -> NDArray[np.int32]:
+        return np.asarray(self.table[3:], np.int32)
+
+
+def rows_for(num_classes: int) -> int:
+    """The number of rows in an answer's table."""
+    return 3 + min(TOP, num_classes)
+
+
+@torch.no_grad()
+def answer_of(logits: object, images: int, num_classes: int, *, after: int) -> Answer:
+    """The answer in these logits; CellFailed, with the number of images before, if they are not plain and finite."""
+    expected = (images, num_classes)
+    if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
+        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise CellFailed(f"adapt returned {got} after {after} images, expected logits of shape {expected}")
+    # A lazy tensor would compute outside the timer, when it is scored.
+    if type(logits) is not Tensor or not logits.is_floating_point():
+        raise CellFailed(f"adapt returned a {type(logits).__name__} of {logits.dtype}, expected floats in a Tensor")
+    if logits.requires_grad:
+        raise CellFailed("adapt returned logits with a graph: detach them")
+    p = logits.float().softmax(1)
+    confidence, prediction = p.max(1)
+    top = logits.topk(min(TOP, num_classes), 1).indices
+    finite = torch.isfinite(logits).all(1)
+    # One transfer per batch: a GPU would wait for each.
+    rows = [prediction, confidence, torch.special.entr(p).sum(1), *top.T, finite]
+    table = torch.stack([row.float() for row in rows]).cpu().numpy()
+    if not table[-1].all():
+        raise CellFailed(f"adapt returned NaN or infinite logits after {after} images")
+    return Answer(table[:-1])

@@ -1,0 +1,133 @@
+"""Settings that `tta-bench tune` chose: a YAML file with what was tried on which data. `run --settings` takes it.
+
+tent:
+  settings: {lr: 0.03}
+  suite: digits-c-holdout
+  tasks: [speckle_noise, …]
+  …
+  tried: [{settings: {lr: 0.01}, accuracy: 60.1}, …]      best first; none for one that failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from tta_bench import parse, validate
+from tta_bench.errors import UserError
+from tta_bench.files import write_whole
+from tta_bench.runs.choices import Choices
+from tta_bench.settings import Settings
+from tta_bench.suites.suite import Suite
+
+HEAD = "# Written by `tta-bench tune`; `tta-bench run --settings FILE` uses these settings and reports say so.\n"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One combination of settings."""
+
+    settings: dict[str, Any]
+    accuracy: float | None  # in percent, the average over tasks and seeds; none if a cell failed
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The settings chosen for one method, and how."""
+
+    settings: dict[str, Any]
+    suite: str
+    data: dict[str, Any]
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    model: str
+    limit: int | None
+    accuracy: float
+    tried: tuple[Trial, ...]
+
+    @property
+    def conditions(self) -> tuple[object, ...]:
+        """What two searches must share for their trials to be compared."""
+        return self.suite, self.data, self.tasks, self.seeds, self.model, self.limit
+
+    def sentence(self, label: str, suite: Suite, tasks: Sequence[str]) -> str:
+        """How a table says where a row's settings come from."""
+        seeds = f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
+        part = f", {self.limit} images per task" if self.limit is not None else ""
+        where = f"{self.suite} ({', '.join(self.tasks)}; {seeds}{part})"
+        how = f"{label}: settings chosen on {where}, the best of {len(self.tried)}."
+        shared = [task for task in tasks if task in self.tasks and self.data.get("kind") == suite.data.get("kind")]
+        return f"WARNING {how} This table scores {', '.join(shared)} too." if shared else how
+
+
+def choose(tried: Sequence[Trial], **conditions: Any) -> Tuned:
+    """The best of what was tried; UserError if everything failed."""
+    ranked = sorted(tried, key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
+    best = ranked[0]
+    if best.accuracy is None:
+        raise UserError("every combination of settings failed, so none was chosen")
+    return Tuned(settings=best.settings, accuracy=best.accuracy, tried=tuple(ranked), **conditions)
+
+
+def read(file: Path) -> dict[str, Tuned]:
+    """The chosen settings by method; UserError with the place of anything wrong."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--settings {file} cannot be read: {error}") from error
+    content = parse.from_yaml(text, str(file))
+    if not isinstance(content, Mapping) or not content:
+        raise UserError(f"{file}: expected methods with their settings, as `tta-bench tune` writes them")
+    return {method: validate.read(Tuned, entry, f"{file}: {method}") for method, entry in content.items()}
+
+
+def add(file: Path, method: str, found: Tuned) -> Tuned:
+    """Write a choice into a file, beside those of other methods; trials of the same conditions are joined."""
+    import yaml
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(file.with_name(f".{file.name}.lock")):
+        known = read(file) if file.exists() else {}
+        before = known.get(method)
+        if before is not None and before.conditions == found.conditions:
+            new = [trial.settings for trial in found.tried]
+            older = [trial for trial in before.tried if trial.settings not in new]
+            found = choose([*found.tried, *older], **_conditions(found))
+        content = {name: _plain(entry) for name, entry in {**known, method: found}.items()}
+        text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
+        write_whole(file, (HEAD + text).encode())
+    return found
+
+
+def with_tuned(choices: Choices, suite: Suite, file: Path) -> Choices:
+    """Choices with the settings of a file for each of its methods that runs; --set goes before it."""
+    labels = choices.methods or tuple(suite.methods)
+    found = {label: entry for label, entry in read(file).items() if label in labels}
+    if not found:
+        raise UserError(f"--settings {file}: has no settings for {', '.join(labels)}")
+    tasks = choices.tasks or suite.tasks
+    overrides, chosen = dict(choices.overrides), {}
+    for label, entry in found.items():
+        given: Settings = overrides.get(label, {})
+        overrides[label] = {**entry.settings, **given}
+        if overrides[label] == entry.settings:  # else they are not the chosen ones
+            chosen[label] = entry.sentence(label, suite, tasks)
+    return replace(choices, overrides=overrides, chosen=chosen)
+
+
+def _conditions(found: Tuned) -> dict[str, Any]:
+    names = ("suite", "data", "tasks", "seeds", "model", "limit")
+    return {name: getattr(found, name) for name in names}
+
+
+def _plain(found: Tuned) -> dict[str, Any]:
+    return {
+        **asdict(found),
+        "tasks": list(found.tasks),
+        "seeds": list(found.seeds),
+        "tried": [*map(asdict, found.tried)],
+    }

@@ -1,0 +1,144 @@
+"""A worker process: adapts for a host in another process, one job after the other.
+
+It has the model and the method. Images come from the host batch by batch, and labels stay there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from tta_bench.errors import CellFailed, UserError, reason
+from tta_bench.measure.process import open_files
+from tta_bench.models import source as models
+from tta_bench.models.source import SourceModel
+from tta_bench.runs import messages
+from tta_bench.runs.adaptation import adapt
+from tta_bench.runs.answers import Answer
+from tta_bench.runs.messages import Answered, Batch, End, Finished, Job, Learned, NextBatch, NextSource, Raised
+from tta_bench.runs.prepared import Cost, State
+
+TRACE = 20_000  # characters of a traceback that are kept
+
+
+class RemoteHost:
+    """The host, as seen from the worker."""
+
+    def __init__(self, connection: Connection, memory: int, job: Job, batch_size: int) -> None:
+        self._connection = connection
+        self._file = memory
+        self._memory = np.empty(0, np.uint8)
+        self._job = job
+        self._batch_size = batch_size
+
+    def known(self) -> tuple[State, Cost] | None:
+        if self._job.known is None or self._job.cost is None:
+            return None
+        return load(self._job.known), Cost(**self._job.cost)
+
+    def source(self) -> Iterator[Tensor] | None:
+        return self._batches(NextSource(0)) if self._job.needs_source else None
+
+    def source_labels(self) -> Iterator[Tensor]:
+        labels = torch.from_numpy(np.frombuffer(self._job.source_labels, np.int64).copy())
+        return iter(labels.split(self._batch_size))
+
+    def batches(self) -> Iterator[Tensor]:
+        return self._batches(NextBatch(1))
+
+    def learned(self, state: State, cost: Cost) -> None:
+        plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
+        self.send(Learned(save(plain), asdict(cost)))
+
+    def answer(self, answer: Answer) -> None:
+        self.send(Answered(np.ascontiguousarray(answer.table, np.float32).tobytes(), len(answer.table)))
+
+    def send(self, message: messages.FromWorker) -> None:
+        self._connection.send_bytes(messages.encode(message))
+
+    def _batches(self, ask: NextSource | NextBatch) -> Iterator[Tensor]:
+        """Asks for the next batch when one arrives, so that the host reads it while the method computes."""
+        self.send(ask)
+        while True:
+            message = messages.to_worker.decode(self._connection.recv_bytes())
+            if isinstance(message, Job) or message.reader != ask.reader:
+                continue  # requested by a method that then stopped reading source images
+            if isinstance(message, End):
+                return
+            self.send(ask)
+            yield self._at(message)
+
+    def _at(self, batch: Batch) -> Tensor:
+        if len(self._memory) < batch.memory:
+            self._memory = np.frombuffer(mmap.mmap(self._file, batch.memory), np.uint8)
+        size = int(np.prod(batch.shape))
+        return torch.from_numpy(self._memory[batch.offset : batch.offset + size].reshape(batch.shape))
+
+
+def serve(connection: Connection, memory: int) -> None:
+    """Work until the host closes the connection."""
+    while True:
+        try:
+            content = connection.recv_bytes()
+        except (EOFError, OSError):
+            return
+        job = messages.to_worker.decode(content)
+        if isinstance(job, Job):  # others were sent to a job that failed meanwhile
+            _work(job, connection, memory)
+
+
+def _work(job: Job, connection: Connection, memory: int) -> None:
+    setup = pickle.loads(job.setup)
+    host = RemoteHost(connection, memory, job, setup.batch_size)
+    try:
+        model = _model(job.model)
+        if model.weights_hash != job.weights:
+            raise UserError(f"model '{job.model}' changed while the run was starting: start it again")
+        files = Counter(open_files())
+        measured = adapt(replace(setup, model=model), host)
+        if left := sorted((Counter(open_files()) - files).elements()):
+            measured.remarks.append(f"left {len(left)} files open, as {left[0]}")
+        host.send(Finished(asdict(measured)))
+    except BaseException as error:  # a method may raise anything, KeyboardInterrupt and SystemExit included
+        is_expected = isinstance(error, (CellFailed, UserError))
+        trace = "" if is_expected else traceback.format_exc()
+        host.send(Raised(reason(error), trace[-TRACE:], is_expected))
+
+
+@lru_cache(maxsize=4)
+def _model(name: str) -> SourceModel:
+    return models.load(name)
+
+
+def main(connection: int, memory: int) -> None:
+    """Entry point of the process; the arguments are file descriptors that it inherits."""
+    _die_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):  # terminals and schedulers send them to all; the host decides
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        serve(Connection(connection), memory)
+    except OSError:  # a method closed the connection, or the host is gone: there is nobody to tell
+        os._exit(1)
+
+
+def _die_with_parent() -> None:
+    """Let the system kill this process when its parent dies, even if a method never returns."""
+    if sys.platform == "linux":
+        libc: Any = ctypes.CDLL(None)
+        libc.prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG

@@ -1,0 +1,245 @@
+"""Worker processes, as their host sees them: started early, kept warm, replaced when something went wrong.
+
+Built-in methods share one worker. Every cell of another package's method gets a new one, so that nothing it leaves
+behind can touch another result; a spare worker is started in advance, since importing torch takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from multiprocessing import Pipe
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tta_bench import registry
+from tta_bench.errors import CellFailed
+from tta_bench.runs import messages
+from tta_bench.runs.messages import Answered, Batch, End, Finished, Job, Learned, NextBatch, NextSource, Raised
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tta_bench.runs.adaptation import Measured
+    from tta_bench.runs.host import WorkHost
+
+SLOTS = 3  # batches in shared memory: one in use, one waiting, one being written
+PATIENCE = 600.0  # seconds that a method may take for one batch, or a worker to start
+
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from tta_bench.runs.worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+)
+
+
+class WorkerDied(CellFailed):
+    """A worker's process ended in the middle of a cell."""
+
+
+class MethodRaised(CellFailed):
+    """A method raised an exception in a worker; carries the traceback from there."""
+
+    def __init__(self, line: str, traceback: str) -> None:
+        super().__init__(line)
+        self.traceback = traceback
+
+
+class Workers:
+    """The workers of one run: at most one that is warm, and one spare."""
+
+    def __init__(self) -> None:
+        self._warm: Worker | None = None  # has run nothing but built-in methods
+        self._spare: Worker | None = None  # has run nothing
+
+    def warm_up(self) -> None:
+        """Start the first worker, which imports torch while the host checks data and settings."""
+        self._spare = self._spare or Worker()
+
+    def adapt(self, host: WorkHost, time_limit: float | None = None) -> Measured:
+        """Adapt in a worker. CellFailed if the method failed, hung, or ended its process."""
+        is_built_in = registry.installed().is_built_in(host.work.setup.method)
+        worker = (self._warm if is_built_in else None) or self._spare or Worker()
+        if worker is self._spare:
+            self._spare = None
+        if worker is self._warm:
+            self._warm = None
+        if not is_built_in:
+            self.warm_up()  # for the next cell
+        is_clean = False
+        try:
+            measured = worker.adapt(host, time_limit)
+            is_clean = is_built_in and not measured.remarks  # what a method leaves behind ends with its process
+        finally:
+            if is_clean:
+                self._warm = worker
+            else:
+                worker.end()
+        return measured
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in filter(None, (self._warm, self._spare)):
+            worker.end()
+        self._warm = self._spare = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+
+class Worker:
+    """One worker process, and the memory that it shares with this one."""
+
+    def __init__(self) -> None:
+        self._connection, theirs = Pipe()
+        self._memory = _Memory()
+        words = [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno()), str(self._memory.file)]
+        self._process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(), self._memory.file),
+            start_new_session=True,  # Ctrl-C is for the host alone
+        )
+        theirs.close()
+
+    def adapt(self, host: WorkHost, time_limit: float | None) -> Measured:
+        """Let the worker adapt, and serve it until it is done."""
+        from tta_bench.runs.adaptation import Measured
+
+        source, batches = host.source(), host.batches()
+        deadline = None
+        self._send(_job(host, needs_source=source is not None))
+        while True:
+            message = self._receive(deadline, time_limit)
+            if deadline is None and time_limit is not None:
+                deadline = time.monotonic() + time_limit  # from its first word on: imports are not the method's time
+            match message:
+                case NextSource(reader):
+                    self._send(self._memory.put(reader, source))
+                case NextBatch(reader):
+                    self._send(self._memory.put(reader, batches))
+                case Answered(table, rows):
+                    host.answer(_answer(table, rows))
+                case Learned(state, cost):
+                    host.learned(*_learned(state, cost))
+                case Finished(measured):
+                    return Measured(**measured)
+                case Raised(line, traceback, is_expected):
+                    raise CellFailed(line) if is_expected else MethodRaised(line, traceback)
+
+    def end(self) -> None:
+        """End the process at once, whatever it does."""
+        self._connection.close()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # and what a method started
+        self._process.wait()
+        self._memory.close()
+
+    def _send(self, message: messages.ToWorker) -> None:
+        try:
+            self._connection.send_bytes(messages.encode(message))
+        except OSError as error:
+            raise self._death() from error
+
+    def _receive(self, deadline: float | None, time_limit: float | None) -> messages.FromWorker:
+        left = PATIENCE if deadline is None else min(PATIENCE, deadline - time.monotonic())
+        try:
+            if left <= 0 or not self._connection.poll(left):
+                limit = PATIENCE if left == PATIENCE else time_limit or PATIENCE
+                what = "a single batch" if left == PATIENCE else "the cell"
+                raise CellFailed(f"stopped: {what} took longer than {_duration(limit)} (--time-limit)")
+            return messages.from_worker.decode(self._connection.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise self._death() from error
+        except msgspec.MsgspecError as error:
+            raise WorkerDied(f"its process sent a damaged message ({error})") from error
+
+    def _death(self) -> WorkerDied:
+        status = self._process.wait()
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+        return WorkerDied(f"its process {how}")
+
+
+class _Memory:
+    """Shared memory for batches, in a file without a name: /dev/shm is small in containers."""
+
+    def __init__(self) -> None:
+        if hasattr(os, "memfd_create"):
+            self.file = os.memfd_create("tta-bench")
+        else:
+            with tempfile.TemporaryFile() as file:
+                self.file = os.dup(file.fileno())
+        self._map: mmap.mmap | None = None
+        self._size = self._turn = 0  # bytes of a slot; slots filled so far
+
+    def put(self, reader: int, batches: Iterator[Tensor] | None) -> Batch | End:
+        """Put the next batch in place; `End` if there is none."""
+        batch = None if batches is None else next(batches, None)
+        if batch is None:
+            return End(reader)
+        content = batch.numpy().reshape(-1)
+        if self._map is None or len(content) > self._size:
+            self._size = -(-len(content) // mmap.PAGESIZE) * mmap.PAGESIZE
+            os.ftruncate(self.file, SLOTS * self._size)
+            self._map = mmap.mmap(self.file, SLOTS * self._size)
+        offset = (self._turn % SLOTS) * self._size
+        self._turn += 1
+        self._map[offset : offset + len(content)] = content.data
+        return Batch(reader, offset, list(batch.shape), SLOTS * self._size)
+
+    def close(self) -> None:
+        os.close(self.file)
+
+
+def _job(host: WorkHost, *, needs_source: bool) -> Job:
+    import numpy as np
+    from safetensors.torch import save
+
+    setup = host.work.setup
+    known = host.known() if needs_source else None
+    labels = [batch.numpy() for batch in host.source_labels()] if needs_source else []
+    return Job(
+        setup=pickle.dumps(replace(setup, model=None)),  # type: ignore[arg-type]
+        model=setup.model_name,
+        weights=setup.model.weights_hash,
+        needs_source=needs_source,
+        source_labels=np.concatenate(labels).astype(np.int64).tobytes() if labels else b"",
+        known=save(known[0]) if known else None,
+        cost=asdict(known[1]) if known else None,
+    )
+
+
+def _answer(table: bytes, rows: int) -> Any:
+    import numpy as np
+
+    from tta_bench.runs.answers import Answer
+
+    return Answer(np.frombuffer(table, np.float32).reshape(rows, -1))
+
+
+def _learned(state: bytes, cost: dict[str, Any]) -> tuple[Any, Any]:
+    from safetensors.torch import load
+
+    from tta_bench.runs.prepared import Cost
+
+    return load(state), Cost(**cost)
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"

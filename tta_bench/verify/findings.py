@@ -1,0 +1,92 @@
+"""What a verification finds: for each check what holds, what fails, and what could not be checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Verdict = Literal["holds", "fails", "not checked"]
+SHOWN = 10  # failures of one check that are listed
+
+CHECKS = {
+    "files": "digests, keys, names and content of records and predictions agree",
+    "scores": "accuracies and calibration errors follow from the predictions",
+    "counts": "batches, times and dates are those of a run",
+    "once": "each cell has one result",
+    "suites": "data and version are those of the suite of this name",
+    "orders": "images come in the order of suite, task, scenario and seed",
+    "labels": "labels are those of the data",
+    "images": "pixels are those that this machine makes",
+    "weights": "source weights are the published ones",
+    "source": "Source scores its reference",
+    "tables": "tables in the report folder follow from the records",
+    "rerun": "cells that ran again here gave the same predictions",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked: a cell or a file."""
+
+    check: str
+    verdict: Verdict
+    where: str
+    text: str = ""
+
+
+@dataclass
+class Audit:
+    """All findings of a verification."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def holds(self, check: str, where: str, text: str = "") -> None:
+        self.findings.append(Finding(check, "holds", where, text))
+
+    def fails(self, check: str, where: str, text: str) -> None:
+        self.findings.append(Finding(check, "fails", where, text))
+
+    def unknown(self, check: str, where: str, why: str) -> None:
+        self.findings.append(Finding(check, "not checked", where, why))
+
+    def judge(self, check: str, where: str, complaint: str) -> None:
+        """Note a failure if there is a complaint."""
+        self.fails(check, where, complaint) if complaint else self.holds(check, where)
+
+    @property
+    def failures(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.verdict == "fails"]
+
+    def lines(self) -> Iterator[tuple[Verdict, str]]:
+        """The findings for a reader: each check in one line, and below it what fails and what is not known."""
+        for check, promise in CHECKS.items():
+            found = [finding for finding in self.findings if finding.check == check]
+            counts = Counter(finding.verdict for finding in found)
+            failed = [finding for finding in found if finding.verdict == "fails"]
+            if not found:
+                continue
+            verdict: Verdict = "fails" if failed else "holds" if counts["holds"] else "not checked"
+            yield verdict, f"{check}: {promise} ({_counted(counts)})"
+            for finding in failed[:SHOWN]:
+                yield "fails", f"  {finding.where}: {finding.text}"
+            if len(failed) > SHOWN:
+                yield "fails", f"  and {len(failed) - SHOWN:,} more"
+            if check == "rerun":
+                yield from (("holds", f"  {f.where}: {f.text}") for f in found if f.verdict == "holds")
+            reasons = Counter(finding.text for finding in found if finding.verdict == "not checked")
+            for why, count in reasons.most_common(SHOWN):
+                yield "not checked", f"  not checked, {count:,} times: {why}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but what simply holds, which is counted."""
+        counts = {check: dict(Counter(f.verdict for f in self.findings if f.check == check)) for check in CHECKS}
+        told = [vars(finding) for finding in self.findings if finding.verdict != "holds" or finding.text]
+        return {"ok": not self.failures, "checks": {k: v for k, v in counts.items() if v}, "findings": told}
+
+
+def _counted(counts: Counter[Verdict]) -> str:
+    order: tuple[Verdict, ...] = ("holds", "fails", "not checked")
+    words = {"holds": "hold", "fails": "fail", "not checked": "not checked"}
+    return ", ".join(f"{counts[verdict]:,} {words[verdict]}" for verdict in order if counts[verdict])

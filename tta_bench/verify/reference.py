@@ -1,0 +1,143 @@
+"""What a record must share with what is published: the suite's data, the weights, and Source's accuracy."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from tta_bench.errors import UserError
+from tta_bench.models import packaged
+from tta_bench.papers.answers import BASELINE, is_anothers, judge, other_weights, source_row
+from tta_bench.records.cell import Cell
+from tta_bench.records.record import Record
+from tta_bench.suites import suite as suites
+from tta_bench.verify.findings import Audit
+from tta_bench.verify.streams import suite_data
+
+FILE = "source.csv"  # made by `python -m benchmarks.source_reference`
+COLUMNS = ("data", "weights", "task", "images", "top1")
+FREE_OF_ORDER = ("normal", "single", "continual", "mixed")  # scenarios that show each image of a task once
+DISTANCE = 0.003  # of Source's accuracy on another machine: its last bits decide a few images of thousands
+TORCH = {"F64": "float64", "F32": "float32", "F16": "float16", "I64": "int64", "I32": "int32", "U8": "uint8"}
+
+
+def check_suite(cell: Cell, audit: Audit, where: str) -> None:
+    """Compare a cell's data with the suite of that name, if one is installed here."""
+    if cell.suite not in suites.names():
+        audit.unknown("suites", where, f"suite '{cell.suite}' is not installed here")
+        return
+    try:
+        suite = suites.load(cell.suite)
+    except UserError as error:
+        audit.unknown("suites", where, str(error))
+        return
+    if suite.version != cell.suite_version:
+        audit.unknown("suites", where, f"is of version {cell.suite_version} of its suite, here is {suite.version}")
+        return
+    strange = [task for task in cell.tasks if task not in suite.tasks]
+    complaint = f"suite '{suite.name}' has no task '{strange[0]}'" if strange else ""
+    if suite_data(cell) != suite.data:
+        complaint = (
+            f"its data are {json.dumps(suite_data(cell))}, those of suite '{suite.name}' {json.dumps(suite.data)}"
+        )
+    audit.judge("suites", where, complaint)
+
+
+def check_weights(cell: Cell, audit: Audit, where: str) -> None:
+    """Compare the hash of a cell's source weights with that of the packaged model."""
+    try:
+        expected = published_weights(cell.model)
+    except UserError as error:
+        audit.unknown("weights", where, str(error))
+        return
+    complaint = f"its '{cell.model}' has weights {cell.weights}, the published ones are {expected}"
+    audit.judge("weights", where, "" if cell.weights == expected else complaint)
+
+
+@cache
+def published_weights(model: str) -> str:
+    """The hash of a packaged model's weights; UserError if there is none to compare with."""
+    if model not in packaged.installed().claims:
+        raise UserError(f"no published hash of the weights of '{model}'")
+    paths = packaged.describe(model).files
+    if len(paths) != 1 or paths[0].suffix != ".safetensors":
+        raise UserError(f"the weights of '{model}' are in no single .safetensors file")
+    return _hash_of(paths[0])
+
+
+def _hash_of(path: Path) -> str:
+    """`checkpoint.weights_hash` without torch."""
+    from safetensors import SafetensorError, safe_open
+
+    found = hashlib.sha256()
+    try:
+        with safe_open(path, framework="numpy") as file:
+            for name in sorted(file.keys()):
+                kind = file.get_slice(name).get_dtype()
+                if kind not in TORCH:
+                    raise UserError(f"{path}: weights of type {kind} cannot be hashed without torch")
+                tensor = file.get_tensor(name)
+                found.update(f"{name}:torch.{TORCH[kind]}:{tuple(tensor.shape)}".encode())
+                found.update(tensor.data)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from error
+    return found.hexdigest()[:16]
+
+
+def check_source(record: Record, audit: Audit, where: str) -> None:
+    """Compare the unadapted model's accuracies with the reference for the same data and weights, or with a paper's."""
+    cell = record.cell
+    if cell.method != BASELINE:
+        return
+    if cell.limit is not None or cell.amp or cell.scenario not in FREE_OF_ORDER:
+        audit.unknown("source", where, "no reference for a part of a stream, another precision or an uneven order")
+        return
+    for task in cell.tasks:
+        found = _against_reference(record, task)
+        if found is None:
+            found = _against_paper(record, task)
+        if found is None:
+            audit.unknown("source", where, f"no reference for Source on {cell.suite} with these weights")
+        else:
+            audit.judge("source", where, found)
+
+
+def _against_reference(record: Record, task: str) -> str | None:
+    known = references().get(_key(record.cell, task))
+    if known is None or task not in record.task_top1:
+        return None
+    own = record.task_top1[task]
+    off = abs(own - known) > DISTANCE
+    return f"Source scores {100 * own:.2f} % on {task}, the reference is {100 * known:.2f} %" if off else ""
+
+
+def _against_paper(record: Record, task: str) -> str | None:
+    cell = record.cell
+    paper = suites.load(cell.suite).paper if cell.suite in suites.names() else ""
+    row = source_row(paper, cell.suite, task) if paper else None
+    if (
+        row is None
+        or other_weights(row.table, cell.model)
+        or is_anothers(cell.suite, cell.data.get("kind"), cell.tasks)
+    ):
+        return None
+    if task not in record.task_top1 or not record.reportable:
+        return None
+    images = record.samples // len(cell.tasks)
+    return judge(task, round(record.task_top1[task] * images), images, row, cell.mean) or ""
+
+
+def _key(cell: Cell, task: str) -> tuple[str, str, str]:
+    return json.dumps(suite_data(cell), sort_keys=True), cell.weights, task
+
+
+@cache
+def references() -> dict[tuple[str, str, str], float]:
+    """Source's accuracies as fractions, by data, weights and task."""
+    text = (files(__package__) / FILE).read_text(encoding="utf-8")
+    lines = csv.DictReader(text.splitlines())
+    return {(line["data"], line["weights"], line["task"]): float(line["top1"]) for line in lines}

@@ -1,0 +1,106 @@
+"""Runs cells again, drawn by lot, and compares what they predict. What settles a doubt about a number."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tta_bench.errors import UserError
+from tta_bench.records.cell import Cell
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Record
+from tta_bench.records.store import Store
+from tta_bench.runs.bind import binder
+from tta_bench.runs.execute import run_spec
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import request_of
+from tta_bench.verify.findings import Audit
+from tta_bench.verify.folders import Found
+
+# On another platform sums are rounded otherwise, and adaptation carries that on from batch to batch.
+MOST_DIFFERENT, MOST_POINTS = 0.02, 0.5  # share of predictions, points of accuracy
+INPUTS = ("stream", "images", "source", "weights")  # without these the same cell cannot run here
+PLATFORM = ("device_name", "threads", "python", "platform")
+MOST_THREADS = 256  # a record may name any number
+OnCell = Callable[[Record], None]
+
+
+def rerun(found: Sequence[Found], count: int, seed: int, site: Site, audit: Audit, on_cell: OnCell) -> None:
+    """Run `count` of these cells again in a temporary folder; the same seed draws the same cells."""
+    ordered = sorted(found, key=lambda pair: pair[0].cell.key)
+    for record, store in random.Random(seed).sample(ordered, min(count, len(ordered))):
+        on_cell(record)
+        where = str(store.prediction_file(record.cell).with_suffix(".json"))
+        try:
+            _again(record, store, site, audit, where)
+        except UserError as error:
+            audit.unknown("rerun", where, f"cannot run here: {error}")
+
+
+def _again(record: Record, store: Store, site: Site, audit: Audit, where: str) -> None:
+    own = replace(site, device=record.cell.device) if site.device == "auto" else site
+    with tempfile.TemporaryDirectory(prefix="tta-bench-verify-") as folder, _threads(record, own):
+        here = Store.create(Path(folder) / "run", record.cell.suite)
+        outcome = run_spec(request_of(record), own, here.folder)
+        if outcome is None:
+            raise UserError("another process holds this cell")
+        if outcome.record.status != "done":
+            audit.fails("rerun", where, f"failed here: {outcome.record.reason}")
+            return
+        _compare(record, store.predictions(record), outcome.record, here.predictions(outcome.record), audit, where)
+
+
+@contextmanager
+def _threads(record: Record, site: Site) -> Iterator[None]:
+    """As many threads as the record had, here and in workers: another number changes the last bits of sums."""
+    before, told = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    count = min(record.environment.get("threads") or before, MOST_THREADS)
+    torch.set_num_threads(count)
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        os.environ.pop("OMP_NUM_THREADS")
+        if told is not None:
+            os.environ["OMP_NUM_THREADS"] = told
+        binder(site).workers.close()  # they keep the threads that they started with
+
+
+def _compare(old: Record, was: Predictions, new: Record, now: Predictions, audit: Audit, where: str) -> None:
+    parts = [f.name for f in fields(Cell) if getattr(old.cell, f.name) != getattr(new.cell, f.name)]
+    if missing := [name for name in INPUTS if name in parts]:
+        audit.unknown("rerun", where, f"this machine has other {' and '.join(missing)}")
+        return
+    if old.predictions == new.predictions:
+        audit.holds("rerun", where, "same predictions, bit for bit")
+        return
+    share = float(np.mean(was.prediction != now.prediction))
+    points = 100 * (new.top1 - old.top1)
+    distance = f"{100 * share:.2f} % of predictions differ, accuracy by {points:+.2f} points"
+    changed = [*parts, *_other_platform(old, new)]
+    if not changed:
+        audit.fails("rerun", where, f"{distance}, on the same platform with the same code")
+        return
+    why = f"here {' and '.join(changed)} {'is' if len(changed) == 1 else 'are'} different"
+    is_near = share <= MOST_DIFFERENT and abs(points) <= MOST_POINTS
+    limit = f"at most {100 * MOST_DIFFERENT:g} % and {MOST_POINTS:g} points are expected"
+    audit.holds("rerun", where, f"{distance}; {why}") if is_near else audit.fails(
+        "rerun", where, f"{distance}, {limit}; {why}"
+    )
+
+
+def _other_platform(old: Record, new: Record) -> list[str]:
+    """What is different here and may change the last bits."""
+    ours, theirs = new.environment, old.environment
+    found = [name for name in PLATFORM if ours.get(name) != theirs.get(name)]
+    packages = ours.get("packages", {}), (theirs.get("packages") or {})
+    return found + [name for name in packages[0] if packages[0][name] != packages[1].get(name)]

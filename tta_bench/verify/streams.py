@@ -1,0 +1,141 @@
+"""Orders, labels and pixels as the suite defines them, made here from the same names and seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.data.images import fingerprint
+from tta_bench.datasets import Dataset, kinds, open_dataset
+from tta_bench.errors import UserError, needs_packages
+from tta_bench.identity import code_hash
+from tta_bench.records.cell import Cell
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Record
+from tta_bench.runs.spec import DESCRIBED
+from tta_bench.streams.scenarios import Scenario, scenario_of
+from tta_bench.streams.stream import Part, digest, make_stream
+from tta_bench.verify.findings import Audit
+
+MOST_IMAGES = 50_000  # that are drawn for a check; a record may ask for any number
+PACKAGES = ("numpy", "scipy", "pillow")  # other versions may draw other pixels
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A stream as it should be."""
+
+    digest: str
+    index: NDArray[np.int64]
+    label: NDArray[np.int64]
+    task: NDArray[np.int64]
+    images: str  # digest of labels and of a sample's pixels; empty if that is not known here
+    data_code: str
+
+
+def check(record: Record, predictions: Predictions, root: Path | None, audit: Audit, where: str) -> None:
+    """Compare a cell's order, labels and images with those of its suite."""
+    cell = record.cell
+    try:
+        with needs_packages():  # embedded images are drawn with some that a light install leaves out
+            expected = _expected(_name(cell), root)
+    except UserError as error:
+        for name in ("orders", "labels", "images"):
+            audit.unknown(name, where, f"no data: {error}")
+        return
+    other = "" if expected.data_code == cell.data_code else ": its images were made by another version of the code"
+    complaints = {"orders": _order(cell, predictions, expected), "labels": _labels(predictions, expected)}
+    for name, complaint in complaints.items():
+        audit.judge(name, where, complaint and complaint + other)
+    if not expected.images:
+        audit.unknown("images", where, "pixels of data on disk depend on the model's input size")
+    elif expected.images == cell.images:
+        audit.holds("images", where)
+    elif other or _other_packages(record):
+        audit.unknown("images", where, f"they differ, as other versions of {', '.join(PACKAGES)} or of the code can")
+    else:
+        audit.fails("images", where, f"their digest is {cell.images}, expected {expected.images}")
+
+
+def suite_data(cell: Cell) -> dict[str, Any]:
+    """The `data` block of the cell's suite."""
+    return {key: value for key, value in cell.data.items() if key not in DESCRIBED}
+
+
+def _order(cell: Cell, found: Predictions, expected: Expected) -> str:
+    if cell.stream != expected.digest:
+        return f"the digest of its order is {cell.stream}, expected {expected.digest}"
+    if len(found) != len(expected.index):
+        return f"has {len(found):,} images, expected {len(expected.index):,}"
+    for name, own, right in (("image", found.index, expected.index), ("task", found.task, expected.task)):
+        if (wrong := own != right).any():
+            return f"{int(wrong.sum()):,} predictions are for another {name} than the order says"
+    return ""
+
+
+def _labels(found: Predictions, expected: Expected) -> str:
+    if len(found) != len(expected.label):
+        return f"has {len(found):,} labels, expected {len(expected.label):,}"
+    wrong = int((found.label != expected.label).sum())
+    return f"{wrong:,} of {len(found):,} labels are not those of the data" if wrong else ""
+
+
+def _name(cell: Cell) -> str:
+    """Everything that an order depends on, as a text that methods share."""
+    parts = (cell.suite, cell.tasks, cell.scenario, cell.scenario_settings, cell.seed, cell.limit, suite_data(cell))
+    return json.dumps(parts, sort_keys=True)
+
+
+@lru_cache(maxsize=4)
+def _expected(name: str, root: Path | None) -> Expected:
+    suite, tasks, scenario_name, settings, seed, limit, data = json.loads(name)
+    scenario = _scenario(scenario_name, settings)
+    dataset = _open(data, tasks, root)
+    levels = {severity: dataset if severity is None else dataset.at_severity(severity) for severity in _each(scenario)}
+    parts = [Part(task, levels[severity].open(task)) for task in tasks for severity in scenario.severities]
+    stream = make_stream(scenario, suite, seed, parts, limit)
+    numbers = {task: number for number, task in enumerate(dict.fromkeys(tasks))}
+    is_drawn = all(level.places(task) == () for level in levels.values() for task in tasks)
+    return Expected(
+        digest=stream.digest,
+        index=stream.order,
+        label=stream.images.labels[stream.order],
+        task=np.array([numbers[task] for task in stream.task_of(stream.order)], np.int64),
+        images=digest([fingerprint(part.images) for part in parts]) if is_drawn else "",
+        data_code=code_hash(dataset.code, kinds().packages()),
+    )
+
+
+def _scenario(name: str, settings: Mapping[str, Any]) -> Scenario:
+    try:
+        return scenario_of(name, settings)
+    except (TypeError, ValueError, OverflowError) as error:  # settings of a record may have any type
+        raise UserError(f"scenario '{name}': {error}") from error
+
+
+def _each(scenario: Scenario) -> set[int | None]:
+    return set(scenario.severities)
+
+
+def _open(data: Mapping[str, Any], tasks: list[str], root: Path | None) -> Dataset:
+    asked = data.get("images")
+    if isinstance(asked, int) and asked > MOST_IMAGES:
+        raise UserError(f"{asked:,} images are more than {MOST_IMAGES:,}, which are drawn at most")
+    return open_dataset(data, tasks, root)
+
+
+def _other_packages(record: Record) -> bool:
+    """Whether a record was made with other versions of what draws pixels, or does not say."""
+    theirs = record.environment.get("packages") or {}
+    try:
+        return any(theirs.get(name) != version(name) for name in PACKAGES)
+    except PackageNotFoundError:
+        return True
