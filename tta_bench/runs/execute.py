@@ -16,11 +16,13 @@ from tta_bench.data.images import sample_files
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
 from tta_bench.measure import environment
+from tta_bench.measure.collapse import collapsed_at
 from tta_bench.measure.process import restored
 from tta_bench.models.precision import refuse_missing_bf16
 from tta_bench.papers.answers import BASELINE
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import Conditions
+from tta_bench.records.live import Live
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -34,6 +36,7 @@ from tta_bench.runs.runner import run_cell
 from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec
+from tta_bench.runs.standby import require_predict
 from tta_bench.runs.workers import WorkerDied
 
 TIMES_SOURCE, LEAST_LIMIT = 50.0, 600.0  # the default time limit of a cell: in Source's times, and in seconds
@@ -94,7 +97,8 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
         settings.check(spec.method, installed().load(spec.method), spec.settings)
     for spec in rows.values():
         with restored():
-            Session(replace(place.setup(spec), device=torch.device("cpu")), shares_weights=True)
+            built = Session(replace(place.setup(spec), device=torch.device("cpu")), shares_weights=True)
+            require_predict(built.method, spec.live or Live())
 
 
 class Cells:
@@ -105,6 +109,7 @@ class Cells:
         self._known = Known(store.known, place.site)
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
+        self._source_answers: dict[tuple[str, str], Predictions] = {}  # by suite and stream
         place.prepared = Prepared(store.prepared)
 
     def find_or_run(self, spec: CellSpec) -> Outcome | None:
@@ -126,7 +131,30 @@ class Cells:
             record, predictions = self._run(work)
             record = store.save(record, predictions)
             self._source_seconds.add(record)
+            self._tell_collapse(record, predictions)
         return Outcome(record, is_new=True)
+
+    def _tell_collapse(self, record: Record, predictions: Predictions | None) -> None:
+        """Tell the watcher of a method that collapsed, if Source has run on the same stream."""
+        if predictions is None:
+            return
+        stream = record.cell.suite, record.cell.stream
+        if record.cell.method == BASELINE:
+            self._source_answers[stream] = predictions
+            return
+        source = self._source_answers.get(stream) or self._stored_answers(stream)
+        if source is None:
+            return
+        batch = collapsed_at(predictions.prediction, source.prediction, record.cell.batch_size)
+        if batch is not None:
+            self._watcher.on_collapse(record, batch)
+
+    def _stored_answers(self, stream: tuple[str, str]) -> Predictions | None:
+        for record in self._before.values():
+            cell = record.cell
+            if cell.method == BASELINE and (cell.suite, cell.stream) == stream and is_finished(record, self._store):
+                self._source_answers[stream] = self._store.predictions(record)
+        return self._source_answers.get(stream)
 
     def _run(self, work: Work) -> tuple[Record, Predictions | None]:
         limit = self._place.site.time_limit or self._source_seconds.limit(work.cell)
