@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from tests.conftest import Cli
 from tests.records import keep, make_record
+from tests.works import CPU, requests
+from tta_bench import registry
 from tta_bench.measure import confidence
 from tta_bench.measure.collapse import collapsed_at, signals
+from tta_bench.method import Method
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.store import Store
 from tta_bench.report import criteria
@@ -20,6 +25,7 @@ from tta_bench.report.orders import orders_table
 from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.stress import collapse_notes, stress_table
+from tta_bench.runs.listing import Watcher, run_specs
 
 LABELS = np.arange(400) % 10
 
@@ -149,3 +155,26 @@ def test_criteria_choose_without_labels(tmp_path: Path) -> None:
 def test_the_command_line_offers_every_criterion(cli: Cli) -> None:
     _, shown, _ = cli("tune", "--help")
     assert f"{{{','.join(criteria.CRITERIA)}}}" in shown
+
+
+def test_a_run_warns_of_a_collapse(small_suite: Path, tmp_path: Path) -> None:
+    """A method that always answers with one class, on a stream where Source answers with several."""
+
+    class Stuck(Method):
+        def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:
+            super().__init__(model, num_classes=num_classes, batch_size=batch_size)
+
+        def adapt(self, batch: Tensor) -> Tensor:
+            return torch.eye(self.num_classes)[torch.zeros(len(batch), dtype=torch.long)]
+
+    said: list[str] = []
+    watcher = Watcher()
+    watcher.on_warning = said.append  # type: ignore[method-assign]
+    registry.add("stuck", Stuck)
+    try:
+        asked = requests(small_suite, methods=("source", "stuck"), tasks=("brightness",), limit=160)
+        run_specs(asked, CPU, Store.create(tmp_path / "out", "small"), watcher)
+    finally:
+        registry.installed().given.pop("stuck")
+    (warning,) = said
+    assert warning.startswith("stuck on brightness, seed 0 collapsed at batch ")

@@ -113,10 +113,6 @@ class RunWatcher(Watcher):
             self.waits = True
             self.console.print(f"Waiting for {cells} cells that other processes are running")
 
-    def on_collapse(self, record: Record, batch: int) -> None:
-        place = f"{record.label} on {record.cell.name}, seed {record.cell.seed}"
-        self.on_warning(f"{place} collapsed at batch {batch + 1} of {len(record.batch_seconds)}")
-
     def on_warning(self, text: str) -> None:
         self.console.print(f"WARNING {text}", style="bold red")
 

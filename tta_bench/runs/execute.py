@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tta_bench import settings
 from tta_bench.data.images import sample_files
@@ -109,7 +111,7 @@ class Cells:
         self._known = Known(store.known, place.site)
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
-        self._source_answers: dict[tuple[str, str], Predictions] = {}  # by suite and stream
+        self._source: tuple[tuple[str, str], NDArray[np.int32] | None] = ("", ""), None  # of the last stream
         place.prepared = Prepared(store.prepared)
 
     def find_or_run(self, spec: CellSpec) -> Outcome | None:
@@ -131,30 +133,30 @@ class Cells:
             record, predictions = self._run(work)
             record = store.save(record, predictions)
             self._source_seconds.add(record)
-            self._tell_collapse(record, predictions)
+            self._warn_of_collapse(record, predictions)
         return Outcome(record, is_new=True)
 
-    def _tell_collapse(self, record: Record, predictions: Predictions | None) -> None:
-        """Tell the watcher of a method that collapsed, if Source has run on the same stream."""
-        if predictions is None:
+    def _warn_of_collapse(self, record: Record, predictions: Predictions | None) -> None:
+        """Warn of a method that collapsed, if Source has run on the same stream."""
+        cell = record.cell
+        if predictions is None or cell.method == BASELINE:
             return
-        stream = record.cell.suite, record.cell.stream
-        if record.cell.method == BASELINE:
-            self._source_answers[stream] = predictions
-            return
-        source = self._source_answers.get(stream) or self._stored_answers(stream)
-        if source is None:
-            return
-        batch = collapsed_at(predictions.prediction, source.prediction, record.cell.batch_size)
+        source = self._source_prediction(cell)
+        batch = None if source is None else collapsed_at(predictions.prediction, source, cell.batch_size)
         if batch is not None:
-            self._watcher.on_collapse(record, batch)
+            place = f"{record.label} on {cell.name}, seed {cell.seed}"
+            self._watcher.on_warning(f"{place} collapsed at batch {batch + 1} of {len(record.batch_seconds)}")
 
-    def _stored_answers(self, stream: tuple[str, str]) -> Predictions | None:
-        for record in self._before.values():
-            cell = record.cell
-            if cell.method == BASELINE and (cell.suite, cell.stream) == stream and is_finished(record, self._store):
-                self._source_answers[stream] = self._store.predictions(record)
-        return self._source_answers.get(stream)
+    def _source_prediction(self, cell: Cell) -> NDArray[np.int32] | None:
+        """Source's classes on the same stream; None if it has not run yet."""
+        stream = cell.suite, cell.stream
+        if self._source[0] != stream:  # the methods of a stream follow each other
+            same = [r for r in self._store.find_all(BASELINE, cell.name, cell.seed) if r.cell.stream == cell.stream]
+            done = [record for record in same if is_finished(record, self._store)]
+            if not done:
+                return None
+            self._source = stream, self._store.predictions(done[0]).prediction
+        return self._source[1]
 
     def _run(self, work: Work) -> tuple[Record, Predictions | None]:
         limit = self._place.site.time_limit or self._source_seconds.limit(work.cell)

@@ -39,9 +39,6 @@ class Watcher:
     def on_warning(self, text: str) -> None:
         """A warning for readers of the results."""
 
-    def on_collapse(self, record: Record, batch: int) -> None:
-        """A method answered with ever fewer classes, from this batch on, counted from 0."""
-
     def on_record(self, record: Record, is_new: bool) -> None:
         """A cell has finished or failed, or was found in the store."""
 
