@@ -91,10 +91,11 @@ def _loaded(path: Path) -> tuple[Any, Any]:
     except ImportError as error:
         raise UserError("dda needs the package diffusers: pip install 'tta-bench[dda]'") from error
     unet: nn.Module
-    if path.is_file():
-        unet, schedule = _from_file(path, UNet2DModel), dict(SCHEDULE)
-    else:
-        unet, schedule = _from_folder(path, UNet2DModel), _schedule_of(path, DDPMScheduler)
+    with torch.random.fork_rng(devices=[]):  # diffusers draws weights before it loads the real ones
+        if path.is_file():
+            unet, schedule = _from_file(path, UNet2DModel), dict(SCHEDULE)
+        else:
+            unet, schedule = _from_folder(path, UNet2DModel), _schedule_of(path, DDPMScheduler)
     config: Any = unet.config
     if config.in_channels != 3 or config.out_channels not in (3, 6):
         raise UserError(

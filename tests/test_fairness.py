@@ -96,7 +96,7 @@ DEEDS: dict[str, tuple[Callable[[Any, Tensor], Any], str]] = {
         "changed torch's matmul precision (restored)",
     ),
     "mkldnn": (lambda m, b: torch.backends.mkldnn.set_flags(False), "changed torch's backend flags (restored)"),
-    "signal": (lambda m, b: signal.signal(signal.SIGINT, signal.SIG_IGN), "changed signal handlers (restored)"),
+    "signal": (lambda m, b: signal.signal(signal.SIGTERM, lambda *call: None), "changed signal handlers (restored)"),
     "folder": (lambda m, b: os.chdir("/"), "changed the working directory (restored)"),
     "environment": (lambda m, b: os.environ.update(EVIL="1"), "changed environment variables (restored)"),
     "batch": (blank, "changed its input batch"),

@@ -122,11 +122,11 @@ def test_published_images_do_not_depend_on_the_code_that_draws_corruptions() -> 
 
 def test_the_code_that_every_method_runs_through_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that the runner imports is in the list, or clearly changes no result."""
-    shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.identity"}
+    shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.identity", "tta_bench.declared"}
     shapes_nothing |= {f"tta_bench.records.{name}" for name in ("cell", "conditions", "predictions", "record")}
     shapes_nothing |= {f"tta_bench.{name}" for name in ("annotations", "parse", "plugins", "validate")}
     reached = code._closure("tta_bench.runs.runner", {"tta_bench"})
-    rooms = {"tta_bench.data", "tta_bench.measure", "tta_bench.models"}  # their `__init__` holds a docstring
+    rooms = {f"tta_bench.{room}" for room in ("data", "measure", "models", "streams")}  # hold a docstring
     assert reached - shapes_nothing - {f"tta_bench.{name}" for name in HARNESS} <= rooms
     assert all(source_file(f"tta_bench.{name}") for name in HARNESS)
     assert "data.cache" in HARNESS, "it supplies pixels"

@@ -86,7 +86,9 @@ def test_predicting_changes_no_later_batch(name: str) -> None:
 @every_method
 def test_what_prepare_learned_can_be_kept(name: str, tmp_path: Path) -> None:
     learned = built(name)
-    method = build_method(name, model_for(name), num_classes=10, batch_size=8, params=QUICK.get(name, {}))
+    method = build_method(
+        name, model_for(name), num_classes=10, batch_size=8, params=QUICK.get(name, {}) | needed(name)
+    )
     assert method.prepared_state() == {}
     state = learned.prepared_state()
     assert bool(state) == method.needs_source
@@ -163,7 +165,7 @@ def test_eata_without_its_anchor_needs_no_source_data() -> None:
         ("cfa", {"moments": 0}, "moments is 0"),
         ("cfa", {"max_grad_norm": 0.0}, "max_grad_norm is 0"),
         ("lame", {"knn": 0}, "knn is 0"),
-        ("lame", {"affinity": "knn"}, "affinity' is 'knn', expected 'kNN' or 'rbf' or 'linear'"),
+        ("lame", {"affinity": "knn"}, "affinity: expected 'kNN' or 'rbf' or 'linear', got 'knn'"),
         ("rdumb", {"reset_interval": -1}, "reset_interval is -1"),
         ("bn-alpha", {"alpha": 1.5}, "alpha is 1.5"),
         ("foa", {"num_prompts": 0}, "num_prompts is 0"),

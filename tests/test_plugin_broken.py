@@ -100,7 +100,7 @@ PACKAGED = (
 def test_a_model_that_cannot_be_built(line: str, said: str, site: Path, tmp_path: Path) -> None:
     install(site, "theirs", "mine = theirs:mine", PACKAGED.format(line), "models")
     shown = listed(site, "models")
-    assert "mine – – – theirs" in shown, "listing builds no model"
+    assert "mine – – – – – theirs" in shown, "listing builds no model"
     ran = tta_bench(site, "run", "--model", "mine", "--methods", "source", "--out", tmp_path / "run")
     assert (ran.returncode, said in ran.stderr, ran.stderr.count("\n")) == (2, True, 1), ran.stderr
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import random
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -226,6 +229,18 @@ class ShowsNothing(Good):
         return self.model(batch)  # type: ignore[no-any-return]
 
 
+class UsesACopy(Good):
+    def adapt(self, batch: Tensor) -> Tensor:
+        copy.deepcopy(self.model)(batch)
+        return super().adapt(batch)
+
+
+class WorksOn(Good):
+    def adapt(self, batch: Tensor) -> Tensor:
+        threading.Thread(target=time.sleep, args=(1,), name="later", daemon=True).start()
+        return super().adapt(batch)
+
+
 class DividesBySpread(Good):
     def adapt(self, batch: Tensor) -> Tensor:
         return super().adapt(batch) / batch.std(0, correction=0).mean().clamp(max=1.0).ceil()
@@ -244,6 +259,8 @@ BROKEN: dict[type[Method], tuple[str, str]] = {
     DrawsFromTorch: ("global state is left alone", "torch's random generator was changed: draw from a torch.Generator"),
     DrawsFromPython: ("global state is left alone", "Python's random generator was changed"),
     SwitchesGradients: ("global state is left alone", "torch's gradient mode was changed"),
+    UsesACopy: ("every pass goes through the given model", "adapt computes 1.0 forwards per image that do not pass"),
+    WorksOn: ("nothing runs outside adapt", "adapt left a thread running (later)"),
     ChangesTheHead: ("only adapted tensors change", "'head.bias' was changed, but adapted_parameters() does not have"),
     Misnames: ("adapted tensors have the model's names", "the model's 'norm.weight' is called 'scale'"),
     AdaptsACopy: ("adapted tensors have the model's names", "'norm.weight' in adapted_parameters() is another tensor"),
@@ -304,7 +321,7 @@ def test_the_command_line_shows_kept_and_broken_promises(
     monkeypatch.setattr(Registry, "load", lambda self, name: ShowsNothing if name == "tent" else real(self, name))
     status, shown, _ = cli("check", "--contract", "--suite", small_suite, "--set", "tent.lr=0.01")
     assert status == 2
-    assert "ok    source: passes all 15 contract tests" in shown
+    assert "ok    source: passes all 17 contract tests" in shown
     assert "ERROR tent (lr=0.01): features and predict change nothing: features()['logits'] is not a tensor" in shown
     assert "1 of 2 methods fail a contract test." in shown
     status, shown, _ = cli("check", "--contract", "--methods", "source")

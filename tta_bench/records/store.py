@@ -22,7 +22,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -280,11 +280,11 @@ class Store:
 
         path = self.claims / f"{cell.key}.lock"
         lock = FileLock(path)
-        try:
-            with self._writing():
-                path.parent.mkdir(exist_ok=True)
+        with self._writing():
+            path.parent.mkdir(exist_ok=True)
+            with suppress(Timeout):  # an OSError, too
                 lock.acquire(timeout=0)
-        except Timeout:
+        if not lock.is_locked:
             yield False
             return
         try:
