@@ -87,6 +87,7 @@ class Coordinator:
             raise
         finally:
             self.engine.close()
+        self.engine.finish()
         lost = [spec for digest, spec in self._requests.items() if digest not in self.ended]
         return self.ended, [Lost(spec, self.reasons.get(spec.digest, "no worker is left")) for spec in lost]
 
