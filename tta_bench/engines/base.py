@@ -40,6 +40,7 @@ class Engine(ABC):
     """
 
     accepts: frozenset[str] = frozenset()  # the fields of Options that it uses, besides `jobs`
+    starts_workers = True
 
     def __init__(self, options: Options) -> None:
         self.options = options
