@@ -76,9 +76,9 @@ def run(
 
     `methods` is a list of names, or maps row labels to a dictionary of settings (which may name its `method`) or to a
     Method class, which needs no package. The default is the suite's methods. `out` is the run folder, by default the
-    command line's. `live=Live(1)` is a stream that does not wait, as `--stream-speed 1`. `on` is an engine (local, slurm,
-    ray or ray=ADDRESS) with its options, as in docs/clusters.md; `Results.lost` names cells that no worker could
-    finish. Bad arguments raise `tta_bench.errors.UserError`.
+    command line's. `live=Live(1)` is a stream that does not wait, as `--stream-speed 1`. `on` is an engine with its
+    options, as in docs/clusters.md; `Results.lost` names cells that no worker could finish. Bad arguments raise
+    `tta_bench.errors.UserError`.
     """
     chosen = suites.load(suite) if isinstance(suite, str) else suite
     labels, overrides = _rows(methods)
