@@ -78,7 +78,7 @@ class Made(Engine):
 
     def _live(self, job: JobFolder, index: int) -> Iterator[str]:
         journal = Journal(job.journal(index))
-        journal.open()
+        journal.write("worker", host="n1", pid=1)
         queue = Queue(job, job.read(), index)
         while (ticket := queue.take()) is not None:
             journal.write("take", spec=ticket.spec.digest)

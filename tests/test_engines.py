@@ -17,6 +17,7 @@ from tta_bench.engines.coordinate import Coordinator
 from tta_bench.engines.job import Expected, Job, JobFolder, Ticket
 from tta_bench.engines.journal import Journal, Life
 from tta_bench.engines.local import Local
+from tta_bench.engines.manual import Manual
 from tta_bench.engines.session import Session
 from tta_bench.engines.status import status
 from tta_bench.engines.tickets import Hints, _passes, identity, mismatch, tickets
@@ -46,7 +47,7 @@ class Seen(Watcher):
 
 
 def test_built_in_engines_come_through_entry_points() -> None:
-    assert {"local", "slurm", "ray"} <= set(engines().names())
+    assert {"local", "manual", "slurm", "ray"} <= set(engines().names())
     assert issubclass(engine_class("local"), Engine)
     with pytest.raises(UserError, match="unknown engine 'slrm'; did you mean 'slurm'"):
         Session("slrm", Options())
@@ -222,7 +223,7 @@ def test_a_cell_that_all_workers_refuse_is_lost_with_the_reason(store: Store) ->
     class Refusing(Made):
         def _live(self, job: JobFolder, index: int) -> Any:
             journal = Journal(job.journal(index))
-            journal.open()
+            journal.write("worker", host="n1", pid=1)
             queue = Queue(job, job.read(), index)
             while (ticket := queue.take()) is not None:
                 journal.write("take", spec=ticket.spec.digest)
@@ -258,8 +259,9 @@ def test_a_damaged_line_of_a_journal_is_skipped(tmp_path: Path) -> None:
 
 def test_status_counts_cells_and_estimates_the_time_left(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     specs = make_specs(2, 2, 1)
-    folder = JobFolder.create(store, Job("local", 1, Site().to_json(), tuple(Ticket(s, 1.0) for s in specs)))
-    folder.keep_handle("local", 1, {"host": "elsewhere", "processes": [{}]})
+    job = Job("local", 1, Site().to_json(), tuple(Ticket(s, 1.0) for s in specs))
+    folder = JobFolder.create(store, job)
+    folder.keep_handle(job, {"host": "elsewhere", "processes": [{}]})
     lines = [
         {"at": 100.0, "event": "worker", "host": "n1", "pid": 1},
         {"at": 100.0, "event": "take", "spec": specs[0].digest},
@@ -307,6 +309,21 @@ def test_options_that_cannot_work_are_refused(
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match=message):
         Session(name, options)
+
+
+def test_workers_of_a_manual_job_are_started_by_hand(store: Store) -> None:
+    specs, engine = make_specs(2, 1, 1), Manual(Options(jobs=1))
+
+    def coordinator() -> Coordinator:
+        return Coordinator(engine, "manual", store, Site(), Hints(), Watcher(), ask=0.0, poll=0.0)
+
+    with pytest.raises(UserError, match="--on manual starts no workers: add --detach"):
+        coordinator().run(specs)
+    job = coordinator().detach(specs)
+    assert engine.state(job) == ["waiting"]
+    for _ in Made()._live(job, 0):
+        assert engine.state(job) == ["unknown"], "only its journal is known"
+    assert engine.state(job) == ["ended"]
 
 
 def test_zero_jobs_are_refused() -> None:

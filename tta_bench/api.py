@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench import registry
+from tta_bench.engines import Options
+from tta_bench.engines.session import Session
 from tta_bench.errors import UserError
 from tta_bench.records.live import Live
 from tta_bench.records.record import Record
@@ -62,13 +64,20 @@ def run(
     device: str = "auto",
     out: str | Path | None = None,
     fresh: bool = False,
+    on: str | None = None,
+    jobs: int | None = None,
+    gpus: Sequence[int] = (),
+    slurm: Mapping[str, str] | None = None,
+    gpus_per_cell: float | None = None,
+    retries: int = 2,
     watcher: Watcher | None = None,
 ) -> Results:
     """Compare methods on a suite, as `tta-bench run` does; finished cells in the folder are not run again.
 
     `methods` is a list of names, or maps row labels to a dictionary of settings (which may name its `method`) or to a
     Method class, which needs no package. The default is the suite's methods. `out` is the run folder, by default the
-    command line's. `live=Live(1)` is a stream that does not wait, as `--stream-speed 1`. Bad arguments raise
+    command line's. `live=Live(1)` is a stream that does not wait, as `--stream-speed 1`. `on` is an engine with its
+    options, as in docs/clusters.md; `Results.lost` names cells that no worker could finish. Bad arguments raise
     `tta_bench.errors.UserError`.
     """
     chosen = suites.load(suite) if isinstance(suite, str) else suite
@@ -88,16 +97,23 @@ def run(
     )
     site = Site(default_root(data_root), Path(cache) if cache else None, workers, device)
     folder = Path(out) if out else RUNS / chosen.name
-    ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh)
-    return Results(ready.store, ready.run(watcher or Watcher()))
+    options = Options(jobs, tuple(gpus), "", gpus_per_cell, slurm or {})
+    if on is None and options in (Options(), Options(jobs=1)):
+        ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh)
+        return Results(ready.store, ready.run(watcher or Watcher()))
+    with Session(on or "local", options, retries) as session:
+        ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh, check=session.check)
+        records, lost = session.run(ready, watcher or Watcher())
+        return Results(ready.store, records, [str(cell) for cell in lost])
 
 
 class Results:
     """The records of one call, and tables made from them."""
 
-    def __init__(self, store: Store, records: Iterable[Record]) -> None:
+    def __init__(self, store: Store, records: Iterable[Record], lost: Sequence[str] = ()) -> None:
         self.folder = store.folder
         self.records = list(records)
+        self.lost = list(lost)  # a line for each cell that no worker of an engine could finish
 
     @cached_property
     def runs(self) -> Runs:
@@ -135,7 +151,8 @@ class Results:
 
     def __repr__(self) -> str:
         failed = sum(record.status != "done" for record in self.records)
-        return f"<Results of {len(self.records)} cells in {self.folder}" + (f", {failed} failed>" if failed else ">")
+        counts = [f", {count} {word}" for count, word in ((failed, "failed"), (len(self.lost), "lost")) if count]
+        return f"<Results of {len(self.records)} cells in {self.folder}{''.join(counts)}>"
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()

@@ -137,7 +137,7 @@ def _refuse_bad_keys(hint: Any, content: object, where: str, also: tuple[str, ..
         for key in content:
             if key not in known:
                 raise UserError(f"{where}: unknown key {shown(key)}{did_you_mean(str(key), {*known, *also})}")
-        missing = [f"'{f.name}'" for f in fields(hint) if _is_required(f) and f.name not in content]
+        missing = [f"'{name}'" for name in _required(hint) if name not in content]
         if missing:
             raise UserError(f"{where}: missing key{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
         for key in _nested(hint):
@@ -207,6 +207,11 @@ def _nested(cls: Any) -> list[str]:
 @cache
 def _holds_dataclass(hint: Any) -> bool:
     return _is_schema(hint) or any(_holds_dataclass(part) for part in typing.get_args(hint) if part is not ...)
+
+
+@cache
+def _required(cls: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls) if _is_required(f))
 
 
 def _is_required(field: Any) -> bool:

@@ -40,6 +40,7 @@ class Engine(ABC):
     """
 
     accepts: frozenset[str] = frozenset()  # the fields of Options that it uses, besides `jobs`
+    starts_workers = True
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -68,5 +69,8 @@ class Engine(ABC):
     def cancel(self, job: JobFolder) -> None:
         """End a job's workers; they drop their current cell."""
 
+    def finish(self) -> None:
+        """All cells are done: wait for workers that are about to end, if that is quick."""
+
     def close(self) -> None:
-        """Release what `check` started, if nothing was submitted."""
+        """Release what `check` started and `submit` did not use."""

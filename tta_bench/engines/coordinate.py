@@ -15,6 +15,7 @@ from tta_bench.engines.base import ENDED, UNKNOWN, Engine
 from tta_bench.engines.job import Job, JobFolder
 from tta_bench.engines.journal import FINISHED, REFUSED, Life
 from tta_bench.engines.tickets import Hints, tickets
+from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.listing import Watcher
@@ -77,6 +78,8 @@ class Coordinator:
             self.attach()
             if self.workers:
                 self.engine.close()  # what the checks started is not needed yet
+            elif not self.engine.starts_workers:
+                raise UserError(f"--on {self.name} starts no workers: add --detach, and start them yourself")
             while self.left():
                 if not self._give_out():
                     break
@@ -87,6 +90,7 @@ class Coordinator:
             raise
         finally:
             self.engine.close()
+        self.engine.finish()
         lost = [spec for digest, spec in self._requests.items() if digest not in self.ended]
         return self.ended, [Lost(spec, self.reasons.get(spec.digest, "no worker is left")) for spec in lost]
 
@@ -134,7 +138,7 @@ class Coordinator:
         alive = sum(not worker.is_over for worker in self.workers)
         if self._written:
             return True
-        if self.barren > self.retries * self.engine.jobs:
+        if self.barren > self.retries * self.engine.jobs or not self.engine.starts_workers:
             return alive > 0
         left = self.left()
         if not alive:
@@ -159,7 +163,7 @@ class Coordinator:
             warns=not self.workers,
         )
         job = JobFolder.create(self.store, content)
-        job.keep_handle(self.name, workers, self.engine.submit(job, workers))
+        job.keep_handle(content, self.engine.submit(job, workers))
         self._watch(job, workers)
         return job
 
@@ -254,4 +258,4 @@ def running(store: Store, name: str, engine: Engine) -> list[JobFolder]:
 
 
 def _is_dead(state: str, life: Life) -> bool:
-    return state == ENDED or (state == UNKNOWN and time.time() - life.at > SILENT)
+    return state == ENDED or (state == UNKNOWN and bool(life.at) and time.time() - life.at > SILENT)

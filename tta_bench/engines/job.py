@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from tta_bench import parse, validate
+from tta_bench.engines.journal import Life
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.records.store import Store
@@ -103,7 +103,7 @@ class JobFolder:
 
     @property
     def handle(self) -> dict[str, Any]:
-        """The handle that the engine returned, with the engine's name as `engine`."""
+        """The handle that the engine returned, with `engine`, `workers` and `device` of the job."""
         file = self.path / "handle.json"
         try:
             found = parse.from_json(file.read_bytes(), str(file))
@@ -113,9 +113,16 @@ class JobFolder:
             raise UserError(f"{file}: damaged, expected the name of an engine: delete {self.path}")
         return found
 
-    def keep_handle(self, engine: str, workers: int, handle: dict[str, Any]) -> None:
-        content = {**handle, "engine": engine, "workers": workers}
+    def keep_handle(self, job: Job, handle: dict[str, Any]) -> None:
+        content = {**handle, "engine": job.engine, "workers": job.workers, "device": job.site["device"]}
         write_whole(self.path / "handle.json", json.dumps(content).encode())
+
+    def lives(self) -> list[Life]:
+        """What the job's workers have written so far."""
+        found = [Life(self.journal(index)) for index in range(int(self.handle["workers"]))]
+        for life in found:
+            life.follow()
+        return found
 
     def journal(self, index: int) -> Path:
         return self.path / f"{index}.jsonl"
@@ -130,10 +137,6 @@ class JobFolder:
         except OSError:
             return ""
         return " / ".join(line.strip() for line in lines[-LOG_LINES:] if line.strip())
-
-
-def costs_left(tickets: Iterable[Ticket]) -> float:
-    return sum(ticket.cost for ticket in tickets)
 
 
 def _ticket_json(ticket: Ticket) -> dict[str, Any]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 FINISHED, STOPPED, REFUSED = "finished", "was stopped", "refused: "  # why a worker has ended
+ALIVE = 60.0  # seconds between signs of life
 EVERY = 1.0  # seconds between lines about the progress of a cell
 
 
@@ -32,9 +36,21 @@ class Journal:
             self._last = time.monotonic()
             self.write("batch", images=images, accuracy=round(accuracy, 4))
 
-    def open(self, **content: Any) -> None:
-        """The first line."""
-        self.write("worker", host=socket.gethostname(), pid=os.getpid(), **content)
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Write the first line, and during the block a sign of life every minute."""
+        self.write("worker", host=socket.gethostname(), pid=os.getpid())
+        is_over = threading.Event()
+
+        def live() -> None:
+            while not is_over.wait(ALIVE):
+                self.write("alive")
+
+        threading.Thread(target=live, daemon=True).start()
+        try:
+            yield
+        finally:
+            is_over.set()
 
 
 @dataclass
@@ -50,6 +66,7 @@ class Life:
     of: int = 0
     accuracy: float = 0.0
     ended: dict[str, str] = field(default_factory=dict)  # status of records that it has made or found, by spec
+    slugs: dict[str, str] = field(default_factory=dict)  # of these records
     refused: dict[str, str] = field(default_factory=dict)  # why it may not run a cell, by spec
     held: dict[str, tuple[str, str]] = field(default_factory=dict)  # slug and key of cells that others run, by spec
     seconds: dict[str, float] = field(default_factory=dict)  # how long its own cells took, by spec
@@ -76,7 +93,9 @@ class Life:
         self.at = float(line.get("at", 0.0))
         match line["event"]:
             case "worker":
+                # A scheduler may start a worker again after its node was lost: its journal then has a second life.
                 self.host, self.pid = str(line.get("host")), int(line.get("pid", 0))
+                self.spec = self.exit = ""
             case "take":
                 self.spec, self.since, self.images, self.of = str(line["spec"]), self.at, 0, 0
             case "start":
@@ -84,7 +103,7 @@ class Life:
             case "batch":
                 self.images, self.accuracy = int(line["images"]), float(line["accuracy"])
             case "end":
-                self.ended[self.spec] = str(line["status"])
+                self.ended[self.spec], self.slugs[self.spec] = str(line["status"]), str(line["slug"])
                 if line["new"]:
                     self.seconds[self.spec] = self.at - self.since
                 self.spec = ""

@@ -65,8 +65,9 @@ class Local(Engine):
             process = self._ready.pop(0) if self._ready else self._start(index)
             self._started[process.pid] = process
             _put(process, {"folder": str(job.store.folder.absolute()), "job": job.name, "index": index})
-            assert process.stdin is not None
-            process.stdin.close()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
             processes.append({"pid": process.pid, "started": _started(process.pid)})
         self.close()
         return {"host": socket.gethostname(), "processes": processes}
@@ -91,10 +92,15 @@ class Local(Engine):
                 running = [process for process in running if self._is_running(**process)]
                 time.sleep(0.05)
 
+    def finish(self) -> None:
+        for process in self._started.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE)
+
     def close(self) -> None:
         for process in self._ready:
             process.kill()
-            process.wait()
+            process.communicate()
         self._ready = []
 
     def _start(self, index: int) -> subprocess.Popen[bytes]:

@@ -97,7 +97,8 @@ class Runner:
 
         with open(log, "ab") as file:  # noqa: PTH123
             subprocess.run(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, preexec_fn=_end_with_actor)
-        ray.actor.exit_actor()
+        leave: Any = ray.actor.exit_actor
+        leave()
 
 
 def _end_with_actor() -> None:

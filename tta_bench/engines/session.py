@@ -9,12 +9,12 @@ from dataclasses import replace
 from tta_bench.engines import Options, engine_class, engines
 from tta_bench.engines.coordinate import Coordinator, Lost
 from tta_bench.engines.job import JobFolder
-from tta_bench.engines.tickets import Hints
+from tta_bench.engines.tickets import Hints, identity
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.registry import installed
 from tta_bench.runs.launch import Launch
-from tta_bench.runs.listing import Watcher, finished
+from tta_bench.runs.listing import Watcher, finished, is_finished
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec
 
@@ -58,11 +58,24 @@ class Session:
         return self._coordinator(ready, Watcher()).detach(left) if left else None
 
     def _left(self, ready: Launch, watcher: Watcher) -> tuple[Sequence[CellSpec], dict[str, Record]]:
-        found = finished(ready.requests, ready.site, ready.store)
+        found = finished(ready.requests, ready.site, ready.store) | self._found_by_workers(ready)
         for spec in ready.requests:
             if spec.digest in found:
                 watcher.on_record(replace(found[spec.digest], label=spec.label), is_new=False)
         return [spec for spec in ready.requests if spec.digest not in found], found
+
+    def _found_by_workers(self, ready: Launch) -> dict[str, Record]:
+        """Finished cells of earlier jobs on other machines, whose files and devices are not this machine's."""
+        slugs: dict[str, str] = {}
+        for job in JobFolder.all(ready.store) if self._hints.expected else ():
+            if (job.handle["engine"], job.handle.get("device")) == (self.name, ready.site.device):
+                slugs |= {digest: slug for life in job.lives() for digest, slug in life.slugs.items()}
+        found = {}
+        for digest, expected in self._hints.expected.items():
+            record = ready.store.find_slug(slugs[digest]) if digest in slugs else None
+            if record and identity(record.cell).key == expected.key and is_finished(record, ready.store):
+                found[digest] = record
+        return found
 
     def _coordinator(self, ready: Launch, watcher: Watcher) -> Coordinator:
         return Coordinator(self.engine, self.name, ready.store, ready.site, self._hints, watcher, self.retries)

@@ -59,9 +59,7 @@ def statuses(store: Store) -> list[JobStatus]:
 
 def status(folder: JobFolder) -> JobStatus:
     job, handle = folder.read(), folder.handle
-    lives = [Life(folder.journal(index)) for index in range(job.workers)]
-    for life in lives:
-        life.follow()
+    lives = folder.lives()
     states = _states(folder, str(handle["engine"]), job.workers)
     specs = {ticket.spec.digest: ticket.spec for ticket in job.tickets}
     workers = [

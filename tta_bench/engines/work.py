@@ -94,9 +94,8 @@ def work(folder: JobFolder, index: int, place: Binder | None = None) -> int:
     if not 0 <= index < job.workers:
         raise UserError(f"job {folder.name} has workers 0 to {job.workers - 1}, got {index}")
     journal = Journal(folder.journal(index))
-    journal.open()
     try:
-        with stopping() as is_asked_to_stop:
+        with journal.opened(), stopping() as is_asked_to_stop:
             _work(job, folder, index, place, journal, is_asked_to_stop)
         journal.write("exit", why=STOPPED if is_asked_to_stop.is_set() else FINISHED)
     except Stopped as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -59,7 +59,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        content = {f.name: getattr(self, f.name) for f in fields(self)}  # asdict copies deeply: ten times as long
+        content = {name: getattr(self, name) for name in _names()}  # asdict copies deeply: ten times as long
         live = content.pop("live")
         if live is not None:  # a stream that waits has the key that it had before there were live ones
             content["live"] = live.identity
@@ -82,3 +82,8 @@ class Cell:
     def slug(self) -> str:
         """A readable file name, unique to this cell."""
         return f"{self.method}--{self.name}--seed{self.seed}--{self.key[:12]}"
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(f.name for f in fields(Cell))

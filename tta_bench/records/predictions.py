@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from io import BytesIO
 from typing import Any
 
@@ -61,7 +62,7 @@ class Predictions:
         if len(content) != len(header) + samples * ROW.itemsize or not content.startswith(header):
             raise UserError(f"{where}: expected predictions for {samples:,} images, found another file")
         rows = np.frombuffer(content, ROW, offset=len(header))
-        columns: dict[str, Any] = {f.name: np.ascontiguousarray(rows[f.name]) for f in fields(cls)}
+        columns: dict[str, Any] = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
         _refuse_impossible(columns, where)
         return cls(**columns)
 
@@ -85,6 +86,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+@lru_cache(maxsize=64)  # streams of one dataset have few lengths
 def _header(samples: int) -> bytes:
     """The first bytes of a .npy file with this many rows, as `np.save` writes them."""
     buffer = BytesIO()

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -14,6 +15,7 @@ from tta_bench import parse, validate
 from tta_bench.annotations import Seconds, Share, Whole
 from tta_bench.errors import UserError
 from tta_bench.records.cell import Cell
+from tta_bench.records.conditions import TimeConditions
 
 SCHEMA = 3
 Moment = Annotated[
@@ -73,7 +75,12 @@ class Record:
             return 1.0
         return len(self.adapted_batches) / max(len(self.batch_seconds), 1)
 
-    @property
+    @cached_property
+    def time_conditions(self) -> TimeConditions:
+        """What this record's times must share with others' to be compared."""
+        return TimeConditions.of(self.environment)
+
+    @cached_property
     def steady_ms_per_image(self) -> float:
         """Milliseconds of `adapt` per image, without the first batch (warm-up) where there are others."""
         later = self.batch_seconds[1:]

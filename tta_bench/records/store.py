@@ -268,7 +268,11 @@ class Store:
 
     def record_files(self) -> list[Path]:
         """The files of all records, readable or not."""
-        return sorted(self.cells.glob("[!.]*.json"))
+        try:
+            names = sorted(os.listdir(self.cells))  # noqa: PTH208 (paths take five times as long to sort)
+        except FileNotFoundError:
+            return []
+        return [self.cells / name for name in names if name.endswith(".json") and not name.startswith(".")]
 
     @contextmanager
     def claim(self, cell: Cell) -> Iterator[bool]:

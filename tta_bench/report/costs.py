@@ -46,7 +46,7 @@ def with_comparable_times(comparison: Comparison) -> Comparison:
     rows: dict[TimeConditions, set[str]] = defaultdict(set)
     for row in comparison.rows:
         for record in row.done:
-            conditions = TimeConditions.of(record.environment)
+            conditions = record.time_conditions
             groups[conditions].append(record)
             rows[conditions].add(row.label)
     if len(groups) < 2:
@@ -59,7 +59,7 @@ def with_comparable_times(comparison: Comparison) -> Comparison:
 
 def machines_of(comparison: Comparison) -> list[str]:
     """What the times were measured on, each once: the hardware, and what else differs."""
-    found = {TimeConditions.of(record.environment) for record in comparison.records if record.status == "done"}
+    found = {record.time_conditions for record in comparison.records if record.status == "done"}
     return [_machine(one, found) for one in sorted(found)]
 
 
@@ -79,13 +79,13 @@ def _machine(one: TimeConditions, among: Collection[TimeConditions]) -> str:
 def _left_out(comparison: Comparison, timed: Comparison) -> list[str]:
     """Which cells the time columns leave out, by the machine that they ran on."""
     kept = {record.cell.key for record in timed.records}
-    found = {TimeConditions.of(record.environment) for record in comparison.records if record.status == "done"}
+    found = {record.time_conditions for record in comparison.records if record.status == "done"}
     cells: dict[TimeConditions, list[str]] = defaultdict(list)
     for row in comparison.rows:
         for r in row.done:
             if r.cell.key not in kept:
                 name = f"{row.label} on {r.cell.name}, seed {r.cell.seed}"
-                cells[TimeConditions.of(r.environment)].append(name)
+                cells[r.time_conditions].append(name)
     return [
         f"Left out of times, {len(names)} cell{'s'[: len(names) != 1]} measured on {_machine(one, found)}: "
         f"{some(names)}."

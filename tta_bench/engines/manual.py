@@ -1,0 +1,29 @@
+"""Workers that somebody else starts: a job file for Kubernetes, PBS, LSF or a second terminal."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from tta_bench.engines.base import ENDED, UNKNOWN, WAITING, Engine
+from tta_bench.engines.job import JobFolder
+from tta_bench.errors import UserError
+
+
+class Manual(Engine):
+    """Writes a job and starts nothing: each worker is a `tta-bench work FOLDER JOB INDEX` of the user's."""
+
+    starts_workers = False
+
+    @cached_property
+    def jobs(self) -> int:
+        return self.options.jobs or 1
+
+    def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
+        return {}
+
+    def state(self, job: JobFolder) -> list[str]:
+        return [ENDED if life.exit else UNKNOWN if life.at else WAITING for life in job.lives()]
+
+    def cancel(self, job: JobFolder) -> None:
+        raise UserError(f"job {job.name}: its workers were started by hand: end them where they run")
