@@ -7,7 +7,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-speed wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -121,12 +121,20 @@ results-digits: $(READY)  ## make results/digits-c-5, the small suite of the tes
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
 		--out results/digits-c-5/figures/curve.png
 
+results-speed: $(READY)   ## make results/digits-speed: four corruptions as live streams at four speeds (5 minutes on 2 cores)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-speed --tasks gaussian_noise,defocus_blur,snow,contrast \
+		--out $(RUNS)/digits-speed
+	mkdir -p results/digits-speed && cp $(RUNS)/digits-speed/report/sweep.* results/digits-speed
+	$(BIN)/tta-bench figure $(RUNS)/digits-speed speed --out results/digits-speed/speed.png
+
 figures: $(READY)         ## make the figures of docs/figures.md from `make results`
 	$(BIN)/tta-bench run --suite digit-pairs-ablation-rho --out $(RUNS)/digit-pairs-ablation-rho
 	$(BIN)/tta-bench inspect --suite demo --method dpal --batches 6 --images 1 --out $(RUNS)/demo-inspect-dpal
 	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 curve --tasks defocus_blur,snow,contrast \
 		--out docs/figures/curve.png
 	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 pareto --out docs/figures/pareto.png
+	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 reliability --out docs/figures/reliability.png
+	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-c-5 risk --out docs/figures/risk.png
 	$(BIN)/tta-bench figure $(RUNS)/digit-pairs-ablation-rho sweep --out docs/figures/sweep.png
 	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal tsne --out docs/figures/tsne.png
 	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal attention --out docs/figures/attention.png

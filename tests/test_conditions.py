@@ -10,6 +10,7 @@ import pytest
 from tests.records import make_cell, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.records.conditions import Conditions, TimeConditions, scenario_label
+from tta_bench.records.live import Live
 from tta_bench.records.record import Record
 from tta_bench.report.choose import comparison, groups
 from tta_bench.report.costs import machines_of
@@ -25,6 +26,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "weights": {"weights": "x"},
     "images": {"images": "another tree"},
     "order": {"stream": "another order"},
+    "stream_speed": {"live": Live(1)},
 }
 OTHER_ROW: dict[str, dict[str, Any]] = {"amp": {"amp": "bf16"}, "compile": {"compile": True}}
 OTHER_COLUMN: dict[str, dict[str, Any]] = {"name": {"task": "snow"}, "seed": {"seed": 1}}

@@ -118,3 +118,13 @@ def test_conditions_are_all_that_matters_for_joining() -> None:
     one = found((0.1, 60.0))
     assert one.conditions == found((0.2, 50.0)).conditions
     assert one.conditions != replace(one, limit=5).conditions
+
+
+def test_a_criterion_without_labels_decides_by_its_score(tmp_path: Path) -> None:
+    tried = [Trial({"lr": 0.1}, 80.0, -0.5), Trial({"lr": 1.0}, 20.0, -0.1), Trial({"lr": 9.0}, None)]
+    found = choose(tried, "entropy", **CONDITIONS)
+    assert (found.settings, found.accuracy, found.criterion) == ({"lr": 1.0}, 20.0, "entropy")
+    assert tuned.add(tmp_path / "settings.yaml", "tent", found) == tuned.read(tmp_path / "settings.yaml")["tent"]
+    by_accuracy = choose(tried, **CONDITIONS)
+    assert by_accuracy.settings == {"lr": 0.1}
+    assert by_accuracy.conditions != found.conditions, "searches by another criterion are not joined"

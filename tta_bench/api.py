@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench import registry
 from tta_bench.errors import UserError
+from tta_bench.records.live import Live
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import differences
@@ -54,6 +55,7 @@ def run(
     batch_size: int | None = None,
     amp: str | None = None,
     compile: bool = False,
+    live: Live | None = None,
     data_root: str | Path | None = None,
     cache: str | Path | None = None,
     workers: int | None = None,
@@ -66,7 +68,8 @@ def run(
 
     `methods` is a list of names, or maps row labels to a dictionary of settings (which may name its `method`) or to a
     Method class, which needs no package. The default is the suite's methods. `out` is the run folder, by default the
-    command line's. Bad arguments raise `tta_bench.errors.UserError`.
+    command line's. `live=Live(1)` is a stream that does not wait, as `--stream-speed 1`. Bad arguments raise
+    `tta_bench.errors.UserError`.
     """
     chosen = suites.load(suite) if isinstance(suite, str) else suite
     labels, overrides = _rows(methods)
@@ -80,6 +83,7 @@ def run(
         batch_size=batch_size,
         amp=amp,
         compile=compile,
+        live=live,
         overrides=overrides,
     )
     site = Site(default_root(data_root), Path(cache) if cache else None, workers, device)

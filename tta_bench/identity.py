@@ -31,13 +31,14 @@ HARNESS = (
         "runs.scores",
         "runs.prepared",
         "runs.fairness",
+        "runs.standby",
         "method",
         "registry",
         "settings",
     ),
     *("models.source", "models.packaged", "models.weights", "models.checkpoint", "models.precision"),
     *("data.loading", "data.cache", "data.images", "data.seeding"),
-    *("streams.stream", "streams.scenarios", "streams.orders"),
+    *("streams.stream", "streams.scenarios", "streams.orders", "streams.schedule", "records.live"),
     *("measure.metrics", "measure.clock", "measure.cost", "measure.memory", "measure.process", "measure.flops"),
 )
 # Hashed modules import these, but they change no number that the cell does not name itself.

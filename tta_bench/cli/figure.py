@@ -8,14 +8,18 @@ from pathlib import Path
 from tta_bench.cli import options, where
 from tta_bench.figures.style import FORMATS
 
-FROM_RUNS = ("curve", "pareto", "sweep")
+FROM_RUNS = ("curve", "pareto", "sweep", "speed", "reliability", "risk")
 FROM_INSPECTIONS = ("tsne", "attention", "correlation")
 
 ABOUT = """\
 figures of a run folder (`tta-bench run`):
   curve        running accuracy over each stream, with a method's own resets marked (--tasks, --methods)
   pareto       accuracy against cost (--cost passes or time, --methods)
-  sweep        accuracy against a numeric setting that differs between rows of a method (--setting)
+  sweep        accuracy against a numeric setting that differs between rows of a method, or of all rows against
+               stream_speed, batch_size, limit or severity (--setting, --methods)
+  speed        accuracy of all rows against stream speed, and the batches that each adapted to (--methods)
+  reliability  accuracy against confidence (--methods)
+  risk         errors among the surest images against coverage (--methods)
 
 figures of an inspection folder (`tta-bench inspect`):
   tsne         t-SNE of shift features of the first and last block, coloured by task (--tasks)
@@ -45,9 +49,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         choices=("passes", "time"),
         help="x axis of pareto (default: passes, which are the same on every machine)",
     )
-    verb.add_argument(
-        "--setting", metavar="NAME", help="x axis of sweep (default: the setting that differs between rows)"
-    )
+    verb.add_argument("--setting", metavar="NAME", help="x axis of sweep (default: what differs between records)")
     verb.add_argument("--block", choices=("first", "last"), help="block for correlation (default: last)")
     where.add(verb, default=None)
     verb.set_defaults(action=run)

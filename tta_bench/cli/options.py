@@ -10,6 +10,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tta_bench.cli import clock
+from tta_bench.records.live import BACKWARD, BUSY
 from tta_bench.runs.site import data_root
 from tta_bench.streams.scenarios import SCENARIOS, Scenario, scenario_of
 from tta_bench.suites import suite
@@ -45,6 +47,10 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
             how.add_argument(f"--{f.name}", type=ratio, metavar="NUMBER", help=text)
     how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
+    how.add_argument("--stream-speed", type=speed, default=0.0, metavar="SPEED", help=_STREAM_SPEED)
+    how.add_argument("--clock", metavar="counts|FILE", help=_CLOCK)
+    how.add_argument("--busy", choices=BUSY, help=_BUSY)
+    how.add_argument("--backward-cost", type=speed, metavar="NUMBER", help=_BACKWARD)
     how.add_argument("--device", default="auto", help=_DEVICE)
     how.add_argument("--amp", choices=("bf16",), help="adapt in mixed precision; changes results slightly")
     how.add_argument("--compile", action="store_true", help="compile the model: slower start, faster batches")
@@ -64,6 +70,19 @@ def add_data_root(parser: argparse._ActionsContainer) -> None:
 _TIME_LIMIT = "longest time for one cell, as 90s, 30m or 2h (default: 50 times Source's, at least 10 minutes)"
 _IN_PROCESS = "adapt in this process instead of a worker: for debuggers, without isolation (or $TTA_BENCH_IN_PROCESS)"
 _DATA_ROOT = "folder that holds the datasets (default: %(default)s; $TTA_BENCH_DATA changes it)"
+_STREAM_SPEED = (
+    "live stream: so many batches arrive while Source looks at one, and a busy method misses some (default: 0, the "
+    "stream waits)"
+)
+_CLOCK = (
+    "how long a batch takes: counts (of passes; the same on every machine), or a file of `timing record` (default: "
+    "counts)"
+)
+_BUSY = (
+    "who answers missed batches: the weights from before the current adaptation (stale), Source, or the published "
+    "code's rule and weights (released) (default: stale)"
+)
+_BACKWARD = f"cost of a backward pass in forward passes, for --clock counts (default: {BACKWARD:g})"
 _METHODS = "methods, in row order (default: the suite's)"
 _TASKS = "run only these tasks of the suite (default: all)"
 _MODEL = (
@@ -141,7 +160,7 @@ def chosen(args: argparse.Namespace) -> tuple[Suite, Choices]:
     found = suite.load(args.suite)
     asked = choices(args, found)
     refuse_misnamed(found, asked)
-    return found, asked
+    return found, clock.timed(found, asked, args)
 
 
 def console() -> Console:
@@ -219,6 +238,17 @@ def ratio(text: str) -> float:
         found = 0.0
     if not 0 < found < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number above 0, got '{text}'")
+    return found
+
+
+def speed(text: str) -> float:
+    """A number of at least 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got '{text}'")
     return found
 
 

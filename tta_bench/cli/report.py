@@ -35,6 +35,11 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="show published numbers beside measured ones; NAME is a paper or a folder with a paper.yaml "
         "(default: the paper that the suite reproduces)",
     )
+    verb.add_argument(
+        "--stress",
+        action="store_true",
+        help="also show the worst class, calibration, risk, collapse and the worst order, from the stored predictions",
+    )
     where.add(verb)
     verb.set_defaults(action=run)
 
@@ -67,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     console = options.console()
     found = comparisons(runs.records, args.where)
     beside = "" if args.paper is True else args.paper
-    files = report_runs(found, runs, folder, console, args.format, beside)
+    files = report_runs(found, runs, folder, console, args.format, beside, stress=args.stress)
     if files:
         options.say_written(files, console)
     return 1 if any(record.status != "done" for one in found for record in one.records) else 0

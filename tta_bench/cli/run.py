@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.engines.session import Session
+    from tta_bench.records.record import Record
     from tta_bench.runs.launch import Launch
+    from tta_bench.suites.suite import Suite
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,6 +27,12 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "Several processes may share one folder.",
     )
     options.add_choices(verb)
+    verb.add_argument(
+        "--orders",
+        type=options.positive,
+        metavar="K",
+        help="run K orders of each stream (seeds 0 to K - 1) and show the worst, the median and the best",
+    )
     out = verb.add_argument_group("where results go")
     out.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {RUNS}/<suite>)")
     out.add_argument("--fresh", action="store_true", help="start over; the old folder is renamed, not deleted")
@@ -35,6 +43,9 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from tta_bench.runs.launch import launch
 
+    if args.orders and args.seeds:
+        raise UserError("--orders chooses the seeds: omit --seeds, or use --seeds without --orders")
+    args.seeds = tuple(range(args.orders)) if args.orders else args.seeds
     chosen, choices = options.chosen(args)
     folder = args.out or RUNS / chosen.name
     with engines.session(args) as session:
@@ -50,15 +61,13 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"{chosen.name}: {chosen.about}", style="dim")
         if session and args.detach:
             return _detach(session, ready, folder, console)
-        return _run(session, ready, folder, console)
+        return _run(session, ready, chosen, console, orders=bool(args.orders))
 
 
-def _run(session: Session | None, ready: Launch, folder: Path, console: Console) -> int:
-    from tta_bench.api import Results
+def _run(session: Session | None, ready: Launch, chosen: Suite, console: Console, *, orders: bool) -> int:
     from tta_bench.cli.progress import watch
-    from tta_bench.report.summary import summary
-    from tta_bench.report.write import DEFAULT, report_runs
 
+    folder = ready.store.folder
     with watch(len(ready.requests), console) as watcher:
         try:
             records, lost = session.run(ready, watcher) if session else (ready.run(watcher), [])
@@ -79,15 +88,33 @@ def _run(session: Session | None, ready: Launch, folder: Path, console: Console)
         console.print(f"{cell}", style="bold red", soft_wrap=True)
     console.print()
     if records:
-        results = Results(ready.store, records)
-        files = report_runs([results.comparison], results.runs, ready.store.report, console, (*DEFAULT, "html"))
-        for sentence in summary(results.comparison, results.runs):
-            console.print(sentence)
-        options.say_written(files, console)
+        _report(ready, records, chosen, console, orders=orders)
     failed = len(lost) + sum(record.status != "done" for record in records)
     if failed:
         console.print(f"{failed} of {len(ready.requests)} cells failed. Run the same command again to retry them.")
     return 1 if failed else 0
+
+
+def _report(ready: Launch, records: list[Record], chosen: Suite, console: Console, *, orders: bool) -> None:
+    """Show and write the tables; of a sweep, the averages at each value."""
+    from tta_bench.api import Results
+    from tta_bench.report import render
+    from tta_bench.report.orders import orders_table
+    from tta_bench.report.summary import summary
+    from tta_bench.report.sweep import varying
+    from tta_bench.report.write import DEFAULT, report_runs, write_sweep
+
+    axis = next((axis for axis in chosen.sweep or {} if axis in varying(records)), None)
+    if axis:
+        options.say_written(write_sweep(records, axis, ready.store.report, console), console)
+        return
+    results = Results(ready.store, records)
+    files = report_runs([results.comparison], results.runs, ready.store.report, console, (*DEFAULT, "html"))
+    if orders:
+        render.show(orders_table(results.comparison), console)
+    for sentence in summary(results.comparison, results.runs):
+        console.print(sentence)
+    options.say_written(files, console)
 
 
 def _detach(session: Session, ready: Launch, folder: Path, console: Console) -> int:

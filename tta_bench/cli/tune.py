@@ -11,7 +11,7 @@ from tta_bench.cli import options
 from tta_bench.cli.options import RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
@@ -40,6 +40,12 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="values of one setting, as in lr=1e-3,1e-2; repeatable",
     )
     options.add_choices(verb, suite=DEFAULT, methods=False)
+    verb.add_argument(
+        "--criterion",
+        choices=("accuracy", "entropy", "confidence", "information"),
+        default="accuracy",
+        help="what decides: held-out accuracy, or a published criterion that needs no labels (default: %(default)s)",
+    )
     verb.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {RUNS}/<suite>)")
     verb.add_argument(
         "--write",
@@ -60,8 +66,9 @@ def run(args: argparse.Namespace) -> int:
     points = grid(args.grid)  # a typo is reported before torch is imported
     from tta_bench.cli.progress import watch
     from tta_bench.records.store import Store
-    from tta_bench.report import render
+    from tta_bench.report import criteria, render
     from tta_bench.report.rows import compare
+    from tta_bench.report.runs import Runs
     from tta_bench.report.tables import accuracy_table, by_average
     from tta_bench.runs.bind import Binder
     from tta_bench.runs.execute import refuse_unfit
@@ -78,15 +85,20 @@ def run(args: argparse.Namespace) -> int:
     store.note_command(args.command, chosen.tasks, [args.method])
     with watch(len(requests), console) as watcher:
         records = run_specs(requests, site, store, watcher, place)
-    table = by_average(accuracy_table(compare(records)))
-    render.show(table, console)
-    file = args.write or store.folder / "settings.yaml"
-    _write(file, args.method, trials(asked, chosen, records), chosen, choices, console)
+    runs = Runs([store.folder])
+    found = compare([runs.known(record) for record in records])
+    render.show(by_average(accuracy_table(found)), console)
+    render.show(criteria.choice_table(found, runs), console)
+    scores = {row.label: criteria.score(row, runs, args.criterion) for row in found.rows if row.done}
+    tried = trials(asked, chosen, records, {} if args.criterion == "accuracy" else scores)
+    _write(args.write or store.folder / "settings.yaml", args, tried, chosen, choices, console)
     return 1 if any(record.status != "done" for record in records) else 0
 
 
-def trials(asked: Sequence[Choices], suite: Suite, records: Sequence[Record]) -> list[Trial]:
-    """The average accuracy of each combination; none where a cell failed."""
+def trials(
+    asked: Sequence[Choices], suite: Suite, records: Sequence[Record], scores: Mapping[str, float]
+) -> list[Trial]:
+    """The average accuracy of each combination, and its score by label if there is one; none where a cell failed."""
     from statistics import fmean
 
     from tta_bench.runs.spec import row_of
@@ -99,15 +111,20 @@ def trials(asked: Sequence[Choices], suite: Suite, records: Sequence[Record]) ->
         own = [record for record in records if record.label == label]
         whole = all(record.status == "done" for record in own)
         accuracies = [100 * top1 for record in own for top1 in record.task_top1.values()] if whole else []
-        found.append(Trial(settings, round(fmean(accuracies), 4) if accuracies else None))
+        score = round(scores[label], 6) if whole and label in scores else None
+        found.append(Trial(settings, round(fmean(accuracies), 4) if accuracies else None, score))
     return found
 
 
-def _write(file: Path, method: str, tried: Sequence[Trial], suite: Suite, choices: Choices, console: Console) -> None:
+def _write(
+    file: Path, args: argparse.Namespace, tried: Sequence[Trial], suite: Suite, choices: Choices, console: Console
+) -> None:
     from tta_bench.runs import tuned
 
+    method: str = args.method
     found = tuned.choose(
         tried,
+        args.criterion,
         suite=suite.name,
         data=suite.data,
         tasks=choices.tasks or suite.tasks,
@@ -117,7 +134,8 @@ def _write(file: Path, method: str, tried: Sequence[Trial], suite: Suite, choice
     )
     best = tuned.add(file, method, found)
     words = " ".join(f"--set {method}.{key}={value}" for key, value in best.settings.items())
-    console.print(f"Best of {len(best.tried)} tried: {words}", soft_wrap=True)
+    by = "" if args.criterion == "accuracy" else f" by {args.criterion}"
+    console.print(f"Best of {len(best.tried)} tried{by}: {words}", soft_wrap=True)
     console.print(f"Written to {file}: `tta-bench run --settings {file}` uses it", soft_wrap=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-KEYS = "scenario, limit, batch_size, model, device, seed, method, task, suite"
+KEYS = "scenario, limit, batch_size, model, device, stream_speed, severity, seed, method, task, suite"
 
 
 def add(verb: argparse.ArgumentParser, **changes: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
-from tta_bench.figures import attention, correlation, curve, pareto, sweep, tsne
+from tta_bench.figures import attention, correlation, curve, pareto, reliability, risk, speed, sweep, tsne
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,6 +16,9 @@ KINDS: dict[str, Any] = {
     "curve": curve,
     "pareto": pareto,
     "sweep": sweep,
+    "speed": speed,
+    "reliability": reliability,
+    "risk": risk,
     "tsne": tsne,
     "attention": attention,
     "correlation": correlation,
@@ -23,7 +26,10 @@ KINDS: dict[str, Any] = {
 OPTIONS = {
     "curve": ("tasks", "methods", "where"),
     "pareto": ("methods", "cost", "where"),
-    "sweep": ("setting", "where"),
+    "sweep": ("setting", "methods", "where"),
+    "speed": ("methods", "where"),
+    "reliability": ("methods", "where"),
+    "risk": ("methods", "where"),
     "tsne": ("tasks",),
     "attention": ("tasks",),
     "correlation": ("tasks", "block"),

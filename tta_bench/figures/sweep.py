@@ -1,4 +1,4 @@
-"""`sweep`: average accuracy against one numeric setting, all else equal."""
+"""`sweep`: average accuracy against one numeric setting, or against what a suite sweeps, all else equal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
-from tta_bench.figures import rows, style
+from tta_bench.figures import over, rows, style
+from tta_bench.figures.over import Over
 from tta_bench.papers.answers import own_paper
-from tta_bench.report.choose import Filter
+from tta_bench.records.store import Store
+from tta_bench.report.choose import Filter, matching
 from tta_bench.report.fair import shipped_suite
 from tta_bench.report.rows import Row
+from tta_bench.report.sweep import varying
+from tta_bench.suites.suite import AXES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,8 +38,25 @@ class Sweep:
     notes: tuple[str, ...]
 
 
-def data(folder: Path, setting: str = "", where: Sequence[Filter] = ()) -> Sweep:
-    """The sweep in a run's folder; rows that differ in more than the setting are refused."""
+def data(folder: Path, setting: str = "", methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Sweep | Over:
+    """The sweep in a run's folder: of a method's setting, or of all rows over what a suite sweeps."""
+    if setting in AXES:
+        return over.data(folder, setting, methods, where)
+    try:
+        return _of_setting(folder, setting, where)
+    except UserError:
+        axes = varying(matching(Store.open(folder).records(), where)) if is_run(folder) else []
+        if setting or len(axes) != 1:
+            raise
+        return over.data(folder, axes[0], methods, where)
+
+
+def is_run(folder: Path) -> bool:
+    return Store(folder).manifest.is_file()
+
+
+def _of_setting(folder: Path, setting: str, where: Sequence[Filter]) -> Sweep:
+    """The sweep of a setting; rows that differ in more than the setting are refused."""
     found = rows.read(folder, where=where)
     setting = setting or _swept(found.rows, folder)
     swept = {float(row.first.cell.settings[setting]): row for row in found.rows if _has(row, setting)}
@@ -91,7 +112,9 @@ def _others(row: Row, setting: str) -> dict[str, Any]:
     return {"method": row.first.cell.method, **settings}
 
 
-def draw(found: Sweep) -> Figure:
+def draw(found: Sweep | Over) -> Figure:
+    if isinstance(found, Over):
+        return over.draw(found)
     figure = style.new_figure(style.COLUMN, 2.3)
     axes = figure.subplots()
     look = style.look(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +26,7 @@ class CostCounter:
         self.sample_forwards = 0
         self.sample_backwards = 0
         self.optimizer_steps = 0
+        self._is_paused = False
         self._handles: list[Any] = []
         self._entrance = entrance(model)
         self._classifier = classifier(model)
@@ -42,10 +45,20 @@ class CostCounter:
         for handle in self._handles:
             handle.remove()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count forwards inside."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
+
     # Both stay outside compiled graphs: inside, each count would be a constant, and each new value a new graph.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _on_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        self.sample_forwards += len(args[0])
+        if not self._is_paused:
+            self.sample_forwards += len(args[0])
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _on_features(self, module: nn.Module, args: tuple[Any, ...]) -> None:

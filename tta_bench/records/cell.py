@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from tta_bench.annotations import Count, Name, Seed, Whole
 from tta_bench.records.conditions import Conditions
+from tta_bench.records.live import Live
 
 Short = Annotated[str, Meta(max_length=1000, title="text of at most 1,000 characters")]
 Tasks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1000)]
@@ -49,6 +50,7 @@ class Cell:
     images: Short  # digest of the labels and of a sample's pixels: another tree may have the same names
     scenario_settings: dict[str, Any] = field(default_factory=dict)
     seed_is_set: bool = False  # whether the setting `seed` was given, instead of the cell's seed
+    live: Live | None = None  # None: the stream waits for the method
 
     @property
     def name(self) -> str:
@@ -58,6 +60,9 @@ class Cell:
     @cached_property
     def key(self) -> str:
         content = {f.name: getattr(self, f.name) for f in fields(self)}  # asdict copies deeply: ten times as long
+        live = content.pop("live")
+        if live is not None:  # a stream that waits has the key that it had before there were live ones
+            content["live"] = live.identity
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @cached_property
@@ -67,10 +72,11 @@ class Cell:
 
     @property
     def own_settings(self) -> dict[str, Any]:
-        """The settings that distinguish methods: without a seed that is only the cell's."""
+        """The settings that distinguish methods: without a seed that is only the cell's, with `adapt-every`."""
+        rests = {"adapt-every": self.live.adapt_every} if self.live and self.live.adapt_every > 1 else {}
         if self.seed_is_set:
-            return self.settings
-        return {k: v for k, v in self.settings.items() if (k, v) != ("seed", self.seed)}
+            return {**self.settings, **rests}
+        return {k: v for k, v in self.settings.items() if (k, v) != ("seed", self.seed)} | rests
 
     @property
     def slug(self) -> str:

@@ -20,6 +20,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tta_bench.records.live import WAITS, Live
+
 if TYPE_CHECKING:
     from tta_bench.records.cell import Cell
 
@@ -49,11 +51,13 @@ class Conditions:
     order: str  # digest of the image ids in stream order
     amp: str | None
     compile: bool
+    stream_speed: str = WAITS  # with its clock, and who answers while a method is busy
+    speed_options: str = field(default="", compare=False)  # the speed as `tta-bench run` takes it
     scenario_options: str = field(default="", compare=False)  # the scenario as `tta-bench run` takes it
 
     @classmethod
     def of(cls, cell: Cell) -> Conditions:
-        description = json.dumps(cell.data, sort_keys=True)
+        description, live = json.dumps(cell.data, sort_keys=True), cell.live or Live()
         return cls(
             suite=cell.suite,
             name=cell.name,
@@ -68,13 +72,15 @@ class Conditions:
             order=cell.stream,
             amp=cell.amp,
             compile=cell.compile,
+            stream_speed=live.label,
+            speed_options=live.options,
             scenario_options=" ".join([f"--scenario {cell.scenario}", *_settings(cell, "--{} {}")]),
         )
 
     @property
-    def table(self) -> tuple[str, int, str]:
+    def table(self) -> tuple[str, int, str, str]:
         """What all records of a table share. `RULES` check the limit: short tasks are complete under any limit."""
-        return self.scenario, self.batch_size, self.device
+        return self.scenario, self.batch_size, self.device, self.stream_speed
 
     @property
     def source(self) -> tuple[str, str]:
@@ -135,6 +141,7 @@ RULES = (
     Rule("limits", _table, lambda c: None if c.limit is None else str(c.limit), "{0.limit_option}", "limit"),
     Rule("limits", lambda c: c.key, lambda c: str(c.limit).lower(), "{0.limit_option}", "limit"),
     Rule("batch sizes", _table, lambda c: str(c.batch_size), "with --batch-size {0.batch_size}", "batch_size"),
+    Rule("stream speeds", _table, lambda c: c.stream_speed, "{0.speed_options}", "stream_speed"),
     Rule("devices", _table, lambda c: c.device, "with --device {0.device}", "device"),
     Rule(
         "source weights", lambda c: c.domain, lambda c: f"{c.model} {c.weights[:12]}", "with --model {0.model}", "model"

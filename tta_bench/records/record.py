@@ -46,7 +46,9 @@ class Record:
     resets: Whole = 0
     reset_batches: list[Whole] = field(default_factory=list)  # the batches after which the method reset itself, from 0
     seconds: dict[str, Seconds] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
-    batch_seconds: list[Seconds] = field(default_factory=list)
+    batch_seconds: list[Seconds] = field(default_factory=list)  # inside adapt; 0 for a batch that was only predicted
+    adapted_batches: list[Whole] | None = None  # of a live stream, from 0; None: all
+    schedule: str = ""  # digest of these
     sample_forwards: Whole = 0  # inside adapt
     sample_backwards: Whole = 0
     prepared: str = ""  # "learned" from source images here, or "read": learned by an earlier cell at the cost below
@@ -63,6 +65,13 @@ class Record:
     def reportable(self) -> bool:
         """False for a part of a stream or of a dataset, which says nothing about the whole."""
         return self.cell.limit is None and not self.cell.data.get("allow_partial")
+
+    @property
+    def seen(self) -> float:
+        """The share of batches that the method adapted to."""
+        if self.adapted_batches is None:
+            return 1.0
+        return len(self.adapted_batches) / max(len(self.batch_seconds), 1)
 
     @property
     def steady_ms_per_image(self) -> float:

@@ -190,6 +190,10 @@ class Store:
         path = self.cells / f"{slug}.json"
         return read_record(path) if path.exists() else None
 
+    def find_all(self, method: str, stream: str, seed: int) -> list[Record]:
+        """All records of a method on a stream with a seed, whatever else differs between them."""
+        return [read_record(path) for path in sorted(self.cells.glob(f"{method}--{stream}--seed{seed}--*.json"))]
+
     def records(self) -> list[Record]:
         """All records, in the order of tasks and methods of the newest command."""
         tasks, methods = self._orders()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
 from tta_bench.report.current import recency
 from tta_bench.report.fair import table_of
@@ -26,6 +27,8 @@ KEYS: dict[str, Callable[[Record], tuple[str, ...]]] = {
     "batch_size": lambda r: (str(r.cell.batch_size),),
     "model": lambda r: (r.cell.model,),
     "device": lambda r: (r.cell.device,),
+    "stream_speed": lambda r: _each_once(r.cell.conditions.stream_speed, *_speed(r)),
+    "severity": lambda r: (str(r.cell.data.get("severity", WAITS)),),
     "seed": lambda r: (str(r.cell.seed),),
     "method": lambda r: _each_once(r.label, r.cell.method),
     "task": lambda r: r.cell.tasks,
@@ -41,6 +44,8 @@ class Group:
     limit: int | None
     batch_size: int
     device: str
+    stream_speed: str
+    severity: str  # where a suite has several; else empty
     records: tuple[Record, ...]
 
     @property
@@ -51,6 +56,8 @@ class Group:
             "limit": _limit(self.limit),
             "batch_size": str(self.batch_size),
             "device": self.device,
+            "stream_speed": self.stream_speed,
+            **({"severity": self.severity} if self.severity else {}),
         }
 
     @property
@@ -108,15 +115,17 @@ def matching(records: Sequence[Record], filters: Sequence[Filter]) -> list[Recor
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
-    """Records sorted by scenario, limit, batch size and device.
+    """Records sorted by scenario, limit, batch size, device and stream speed.
 
     A task with fewer images than a limit is whole under that limit, so its records may be in several groups.
     """
-    alike: dict[tuple[str, int, str], list[Record]] = defaultdict(list)
+    alike: dict[tuple[str, int, str, str, str], list[Record]] = defaultdict(list)
+    severity = _severities(records)
     for record in records:
-        alike[record.cell.conditions.table].append(record)
+        key = (*record.cell.conditions.table, severity(record))
+        alike[key].append(record)
     found = []
-    for (scenario, batch_size, device), those in alike.items():
+    for (scenario, batch_size, device, speed, level), those in alike.items():
         by_limit: dict[int | None, list[Record]] = defaultdict(list)
         for record, limits in zip(those, _limits(those), strict=True):
             for limit in limits:
@@ -124,8 +133,18 @@ def groups(records: Sequence[Record]) -> list[Group]:
         whole = {id(record) for record in by_limit.get(None, [])}
         if any(limit is not None and whole <= {id(record) for record in part} for limit, part in by_limit.items()):
             by_limit.pop(None, None)  # only tasks too short to be cut: they belong to a run with --limit
-        found += [Group(scenario, limit, batch_size, device, tuple(part)) for limit, part in by_limit.items()]
+        found += [
+            Group(scenario, limit, batch_size, device, speed, level, tuple(part)) for limit, part in by_limit.items()
+        ]
     return found
+
+
+def _severities(records: Sequence[Record]) -> Callable[[Record], str]:
+    """The severity of a record if its suite has several, as a sweep has; else nothing."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        found[record.cell.suite].add(str(record.cell.data.get("severity", "")))
+    return lambda record: str(record.cell.data.get("severity", "")) if len(found[record.cell.suite]) > 1 else ""
 
 
 def _limits(records: Sequence[Record]) -> list[tuple[int | None, ...]]:
@@ -176,6 +195,10 @@ def _differing(other: Group, chosen: Group) -> dict[str, str]:
 
 def _limit(limit: int | None) -> str:
     return "none" if limit is None else str(limit)
+
+
+def _speed(record: Record) -> tuple[str, ...]:
+    return (f"{record.cell.live.speed:g}",) if record.cell.live and record.cell.live.speed else ()
 
 
 def _each_once(*values: str) -> tuple[str, ...]:

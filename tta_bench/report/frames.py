@@ -39,9 +39,10 @@ IMAGE = {
 def frame(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
     """The cells of run folders, one row per cell and task; `accuracy` and `top5` in percent, `ece` in [0, 1].
 
-    All scenarios, limits, batch sizes and models are in it, each with its column. A failed cell has its `status`
-    and `reason`, and no numbers. Of a stream over several tasks only `accuracy` is the task's own: `top5` and `ece`
-    are missing, costs are those of the whole stream, once per task (`drop_duplicates("cell")` before a sum).
+    All scenarios, limits, batch sizes, stream speeds and models are in it, each with its column; `seen` is the share of
+    batches that a method adapted to, in percent. A failed cell has its `status` and `reason`, and no numbers. Of a
+    stream over several tasks only `accuracy` is the task's own: `top5` and `ece` are missing, costs are those of the
+    whole stream, once per task (`drop_duplicates("cell")` before a sum).
     `where` chooses, with the keys of `tta-bench report --where` and one value or several: `frame("run", limit=None)`.
     `frame.attrs["notes"]` holds the notes that a report would print.
     """
@@ -150,6 +151,8 @@ def _line(label: str, task: str, record: Record) -> dict[str, Any]:
         "weights": cell.weights,
         "batch_size": cell.batch_size,
         "limit": cell.limit,
+        "stream_speed": cell.live.speed if cell.live else 0.0,
+        "seen": 100 * record.seen if record.status == "done" else None,
         "amp": cell.amp,
         "compile": cell.compile,
         "device": cell.device,

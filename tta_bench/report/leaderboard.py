@@ -18,7 +18,7 @@ from tta_bench.report.render import csv_lines
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
 from tta_bench.report.stats import Blocks, estimate, holm
-from tta_bench.report.tables import SCORING, SCORING_NOTE, average, scoring
+from tta_bench.report.tables import average, is_live, scoring, scoring_columns, scoring_note
 from tta_bench.report.values import NONE, Table, Value
 
 COLUMNS = (
@@ -124,14 +124,14 @@ def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
     """Rows by their average, best first; those not distinguishable from the best are marked."""
     averages = {row.label: average(row, comparison.tasks) for row in comparison.rows}
     ranked, scored = _ranked(comparison)
-    about = f"Average over {len(comparison.tasks)} tasks. {SCORING_NOTE}"
+    about = f"Average over {len(comparison.tasks)} tasks. {scoring_note(comparison)}"
     rows = []
     for row in ranked:
         value = averages[row.label]
         place = 1 + sum(averages[other.label].rank > value.rank for other in scored)
         rank = f"{place}{'≈' if row.label in close.labels else ''}" if row in scored else NONE
-        rows.append((row.label, (Value(word=rank), value, *scoring(row), *_cost(row))))
-    columns = ("rank", "Avg.", *SCORING, "ms/image", "peak MiB")
+        rows.append((row.label, (Value(word=rank), value, *scoring(row, live=is_live(comparison)), *_cost(row))))
+    columns = ("rank", "Avg.", *scoring_columns(comparison), "ms/image", "peak MiB")
     return Table(f"{comparison.suite}: leaderboard", columns, tuple(rows), (*comparison.notes, about, *close.notes))
 
 

@@ -48,7 +48,8 @@ def time_ratio(streams: Sequence[Floats]) -> Ratio:
 def _matched(own: Record, base: Record) -> Floats | None:
     ours, theirs = own.cell.conditions, base.cell.conditions
     same = (ours.stream, ours.batch_size) == (theirs.stream, theirs.batch_size)
-    if not same or len(own.batch_seconds) != len(base.batch_seconds) or len(own.batch_seconds) < 2:
+    is_live = own.adapted_batches is not None or base.adapted_batches is not None  # then some batches took no time
+    if is_live or not same or len(own.batch_seconds) != len(base.batch_seconds) or len(own.batch_seconds) < 2:
         return None
     return np.array([own.batch_seconds[1:], base.batch_seconds[1:]])
 

@@ -12,6 +12,7 @@ from typing import Any
 from tta_bench.errors import UserError
 from tta_bench.papers.answers import own_table
 from tta_bench.records.cell import Cell
+from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
 from tta_bench.report.current import is_ahead, newest_data, newest_method, recency
 from tta_bench.report.fair import check_fair, shipped_suite, table_of
@@ -89,6 +90,8 @@ def compare(records: Iterable[Record]) -> Comparison:
     first, limit = records[0].cell, limit_of(records)
     if first.scenario != "normal":
         notes.append(f"Scenario: {first.conditions.scenario}.")
+    if first.conditions.stream_speed != WAITS:
+        notes.append(f"Live stream: speed {first.conditions.stream_speed}.")
     if limit is not None:
         notes.append(f"NOT REPORTABLE: only the first {limit} images of each task (--limit {limit}).")
     if first.data.get("allow_partial"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,11 @@ class Runs:
         said = {label: text for command in commands for label, text in command.chosen.items()}
         shown = dict.fromkeys(record.label for record in self.records)
         return [said[label] for label in shown if label in said]
+
+    def known(self, record: Record) -> Record:
+        """The record of the same cell in these folders, with this record's label: predictions are found by it."""
+        found = next(own for own in self.records if own.cell == record.cell)
+        return replace(found, label=record.label)
 
     def predictions(self, cell: Cell) -> Predictions:
         record, store = self._home[id(cell)]

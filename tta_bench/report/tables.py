@@ -21,6 +21,8 @@ SCORING_NOTE = (
     "scored: the weights that a prediction is taken with; fwd, bwd: passes per image inside `adapt`; "
     "src: needs source images."
 )
+SEEN = "seen %"
+SEEN_NOTE = " seen %: batches that it adapted to; the others were only predicted."
 
 
 def layout(comparison: Comparison) -> dict[str, Table]:
@@ -40,31 +42,45 @@ def _is_variant(record: Record) -> bool:
     return record.label != record.cell.method and not record.label.startswith(f"{record.cell.method} (")
 
 
+def scoring_columns(comparison: Comparison) -> tuple[str, ...]:
+    """The columns of `scoring`; how much a method saw only where some method may have missed batches."""
+    return (*SCORING, SEEN) if is_live(comparison) else SCORING
+
+
+def scoring_note(comparison: Comparison) -> str:
+    return f"{SCORING_NOTE}{SEEN_NOTE}" if is_live(comparison) else SCORING_NOTE
+
+
+def is_live(comparison: Comparison) -> bool:
+    return any(record.adapted_batches is not None for record in comparison.records)
+
+
 def accuracy_table(comparison: Comparison) -> Table:
     """Top-1 accuracy in percent: methods by tasks, the average over tasks, and how it was scored."""
-    tasks = comparison.tasks
+    tasks, live = comparison.tasks, is_live(comparison)
     rows = [
-        (row.label, (*(over_seeds(row, task) for task in tasks), average(row, tasks), *scoring(row)))
+        (row.label, (*(over_seeds(row, task) for task in tasks), average(row, tasks), *scoring(row, live=live)))
         for row in comparison.rows
     ]
-    columns = (*names.columns(tasks), "Avg.", *SCORING)
-    own = (*_seed_note(comparison), SCORING_NOTE, *_failures(comparison), *_remarks(comparison), *_resets(comparison))
+    columns = (*names.columns(tasks), "Avg.", *scoring_columns(comparison))
+    note = scoring_note(comparison)
+    own = (*_seed_note(comparison), note, *_failures(comparison), *_remarks(comparison), *_resets(comparison))
     notes = (*comparison.notes, *own, *names.legend(tasks))
     return Table(f"{comparison.suite}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
 
 
 def ablation_table(comparison: Comparison) -> Table:
     """Variants as rows: the average over tasks, and the settings that make each variant."""
-    rows = []
+    rows, live = [], is_live(comparison)
     for row in comparison.rows:
         cell = row.first.cell
         twins = [other.first.cell for other in comparison.rows if other.first.cell.method == cell.method]
         settings = ", ".join(differing(cell, twins))
         variant = f"{cell.method}: {settings}" if settings else cell.method
-        rows.append((row.label, (average(row, comparison.tasks), *scoring(row), Value(word=variant))))
-    notes = (*comparison.notes, *_seed_note(comparison), SCORING_NOTE)
+        rows.append((row.label, (average(row, comparison.tasks), *scoring(row, live=live), Value(word=variant))))
+    notes = (*comparison.notes, *_seed_note(comparison), scoring_note(comparison))
     title = f"{comparison.suite}: average accuracy (%) over {len(comparison.tasks)} tasks"
-    return Table(title, ("Avg.", *SCORING, "variant"), mark_best(rows, 1), notes)
+    return Table(title, ("Avg.", *scoring_columns(comparison), "variant"), mark_best(rows, 1), notes)
 
 
 def by_average(table: Table) -> Table:
@@ -73,16 +89,17 @@ def by_average(table: Table) -> Table:
     return replace(table, rows=tuple(sorted(table.rows, key=lambda row: -row[1][column].rank)))
 
 
-def scoring(row: Row) -> tuple[Value, ...]:
-    """When a row is scored, its passes per image, and whether it needs source images."""
+def scoring(row: Row, *, live: bool = False) -> tuple[Value, ...]:
+    """When a row is scored, its passes per image, whether it needs source images, and what it saw of a live stream."""
     if not row.done:
-        return (Value(),) * len(SCORING)
+        return (Value(),) * (len(SCORING) + live)
     images = sum(record.samples for record in row.done)
     return (
         Value(word=row.first.score_point or NONE),
         Value(sum(record.sample_forwards for record in row.done) / images, digits=2),
         Value(sum(record.sample_backwards for record in row.done) / images, digits=2),
         Value(word="yes" if row.first.needs_source else "no"),
+        *([Value(100 * statistics.fmean(record.seen for record in row.done), digits=1)] if live else []),
     )
 
 

@@ -11,10 +11,13 @@ from rich.console import Console
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.files import folder_below, write_whole
-from tta_bench.report import differences, latex, leaderboard, render
+from tta_bench.records.record import Record
+from tta_bench.report import differences, latex, leaderboard, render, sweep
+from tta_bench.report.orders import orders_table
 from tta_bench.report.paper import no_table, paper_table
 from tta_bench.report.rows import Comparison
 from tta_bench.report.runs import Runs
+from tta_bench.report.stress import collapse_notes, stress_table
 from tta_bench.report.tables import layout
 from tta_bench.report.values import Table
 
@@ -29,6 +32,8 @@ def report_runs(
     console: Console,
     formats: Sequence[str] = DEFAULT,
     paper: str | None = None,
+    *,
+    stress: bool = False,
 ) -> list[Path]:
     """Everything that these formats ask for; each of several comparisons gets a folder.
 
@@ -36,8 +41,11 @@ def report_runs(
     """
     check_formats(formats)
     written = []
-    for comparison in (_warned(one, [*runs.warnings(), *runs.chosen()]) for one in found):
+    for comparison in (_warned(one, [*runs.warnings(), *runs.chosen(), *collapse_notes(one, runs)]) for one in found):
         tables = layout(comparison)
+        if stress:
+            tables["stress"] = stress_table(comparison, runs)
+            tables["orders"] = orders_table(comparison)
         beside = None if paper is None else paper_table(comparison, paper)
         if beside:
             tables["paper"] = beside
@@ -63,6 +71,13 @@ def write_difference(found: differences.Difference, suite: str, folder: Path) ->
         "compare.tex": latex.fragment(whole, f"{suite}-compare"),
     }
     return _write(folder, texts)
+
+
+def write_sweep(records: Sequence[Record], axis: str, folder: Path, console: Console) -> list[Path]:
+    """The average of each row at each value of an axis, on the screen and as files."""
+    table = sweep.table(sweep.points(records, axis), axis)
+    render.show(table, console)
+    return _write(folder, {"sweep.md": render.markdown(table), "sweep.csv": render.csv_text(table)})
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -111,7 +126,11 @@ def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str], besi
 
 
 def _warned(comparison: Comparison, warnings: Sequence[str]) -> Comparison:
-    return replace(comparison, notes=(*(f"WARNING {warning}" for warning in warnings), *comparison.notes))
+    return replace(comparison, notes=(*(_loud(warning) for warning in warnings), *comparison.notes))
+
+
+def _loud(warning: str) -> str:
+    return warning if warning.startswith("WARNING") else f"WARNING {warning}"
 
 
 def _write(folder: Path, files: dict[str, str]) -> list[Path]:

@@ -19,10 +19,14 @@ from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.process import restored
+from tta_bench.records.live import Live
 from tta_bench.runs.answers import Answer, answer_of
 from tta_bench.runs.fairness import Watch
 from tta_bench.runs.prepared import Cost, State
 from tta_bench.runs.session import Session, Setup
+from tta_bench.runs.standby import Standby, require_predict
+from tta_bench.streams import schedule
+from tta_bench.streams.schedule import Schedule
 
 
 class Host(Protocol):
@@ -57,6 +61,8 @@ class Measured:
     reset_batches: list[int]
     seconds: dict[str, float]
     batch_seconds: list[float]
+    adapted_batches: list[int] | None
+    schedule: str
     sample_forwards: int
     sample_backwards: int
     prepared: str
@@ -90,8 +96,12 @@ def _adapt(setup: Setup, host: Host) -> Measured:
     if cost is not None:
         memory.start(device)  # the memory of preparing once is not the memory of adapting
 
+    live = setup.live or Live()
+    require_predict(method, live)
+    timetable, standby = Schedule(live), Standby(session, live)
     watch = Watch(method, session.model)
     reset_batches: list[int] = []
+    laps: list[float] = []
     batch, images = torch.empty(0), 0
     with CostCounter(session.model) as counted, closing(loading.on_device(host.batches(), device)) as batches:
         while True:
@@ -99,12 +109,23 @@ def _adapt(setup: Setup, host: Host) -> Measured:
                 following = next(batches, None)
             if following is None:
                 break
-            batch, resets, version = following, method.resets, following._version
-            with adapting:
-                logits = session.adapt(batch)
-            watch.batch(batch, version)
-            if method.resets > resets:
-                reset_batches.append(len(adapting.laps) - 1)
+            batch, turn = following, timetable.next()
+            if turn == "adapt":
+                if timetable.may_miss:
+                    standby.start()
+                resets, version = method.resets, batch._version
+                before = counted.sample_forwards, counted.sample_backwards
+                with adapting:
+                    logits = session.adapt(batch)
+                watch.batch(batch, version)
+                timetable.spend(counted.sample_forwards - before[0], counted.sample_backwards - before[1], len(batch))
+                laps.append(adapting.laps[-1])
+                if method.resets > resets:
+                    reset_batches.append(len(laps) - 1)
+            else:
+                with counted.paused():
+                    logits = standby.predict(batch, is_busy=turn == "busy")
+                laps.append(0.0)
             host.answer(answer_of(logits, len(batch), setup.num_classes, after=images))
             images += len(batch)
 
@@ -120,7 +141,9 @@ def _adapt(setup: Setup, host: Host) -> Measured:
             "prepare": cost.seconds if cost else 0.0,
             "build": building.total,
         },
-        batch_seconds=adapting.laps,
+        batch_seconds=laps,
+        adapted_batches=timetable.adapted if setup.live else None,
+        schedule=schedule.digest(timetable.adapted) if setup.live else "",
         sample_forwards=counted.sample_forwards,
         sample_backwards=counted.sample_backwards,
         prepared=how,

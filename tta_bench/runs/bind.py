@@ -101,6 +101,7 @@ class Binder:
             harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code])),
             images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
             seed_is_set="seed" in spec.settings,
+            live=spec.live,
         )
         return Work(spec.label, cell, setup, stream, source, self.site.workers, self.prepared)
 
@@ -120,6 +121,7 @@ class Binder:
             amp=spec.amp,
             compile=spec.compile,
             model_name=self._model_name(spec),
+            live=spec.live,
         )
 
     def dataset(self, spec: CellSpec) -> Dataset:

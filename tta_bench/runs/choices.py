@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tta_bench import registry, settings
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.records.live import Live
 from tta_bench.streams.scenarios import Normal, Scenario
 from tta_bench.suites.suite import Suite
 
@@ -24,6 +25,8 @@ class Choices:
     batch_size: int | None = None
     amp: str | None = None
     compile: bool = False
+    live: Live | None = None
+    costs: Mapping[str, float] | None = None  # measured costs of rows by label, for a live stream; None: counted
     overrides: dict[str, settings.Settings] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)  # by label: a sentence on how its settings were chosen
 
@@ -33,6 +36,8 @@ class Choices:
             raise UserError(
                 f"--scenario {self.scenario.name} requires batches of {fixed}, got {self.batch_size}: omit --batch-size"
             )
+        if self.live and self.live.speed and self.live.busy == "stale" and self.compile:
+            raise UserError("--compile needs --busy source or released: copies for --busy stale would compile again")
 
 
 def refuse_misnamed(suite: Suite, choices: Choices) -> None:

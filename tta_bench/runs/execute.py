@@ -9,18 +9,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tta_bench import settings
 from tta_bench.data.images import sample_files
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
 from tta_bench.measure import environment
+from tta_bench.measure.collapse import collapsed_at
 from tta_bench.measure.process import restored
 from tta_bench.models.precision import refuse_missing_bf16
 from tta_bench.papers.answers import BASELINE
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import Conditions
+from tta_bench.records.live import Live
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -34,6 +38,7 @@ from tta_bench.runs.runner import run_cell
 from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec
+from tta_bench.runs.standby import require_predict
 from tta_bench.runs.workers import WorkerDied
 
 TIMES_SOURCE, LEAST_LIMIT = 50.0, 600.0  # the default time limit of a cell: in Source's times, and in seconds
@@ -94,7 +99,8 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
         settings.check(spec.method, installed().load(spec.method), spec.settings)
     for spec in rows.values():
         with restored():
-            Session(replace(place.setup(spec), device=torch.device("cpu")), shares_weights=True)
+            built = Session(replace(place.setup(spec), device=torch.device("cpu")), shares_weights=True)
+            require_predict(built.method, spec.live or Live())
 
 
 class Cells:
@@ -105,6 +111,7 @@ class Cells:
         self._known = Known(store.known, place.site)
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
+        self._source: tuple[tuple[str, str], NDArray[np.int32] | None] = ("", ""), None  # of the last stream
         place.prepared = Prepared(store.prepared)
 
     def find_or_run(self, spec: CellSpec) -> Outcome | None:
@@ -126,7 +133,30 @@ class Cells:
             record, predictions = self._run(work)
             record = store.save(record, predictions)
             self._source_seconds.add(record)
+            self._warn_of_collapse(record, predictions)
         return Outcome(record, is_new=True)
+
+    def _warn_of_collapse(self, record: Record, predictions: Predictions | None) -> None:
+        """Warn of a method that collapsed, if Source has run on the same stream."""
+        cell = record.cell
+        if predictions is None or cell.method == BASELINE:
+            return
+        source = self._source_prediction(cell)
+        batch = None if source is None else collapsed_at(predictions.prediction, source, cell.batch_size)
+        if batch is not None:
+            place = f"{record.label} on {cell.name}, seed {cell.seed}"
+            self._watcher.on_warning(f"{place} collapsed at batch {batch + 1} of {len(record.batch_seconds)}")
+
+    def _source_prediction(self, cell: Cell) -> NDArray[np.int32] | None:
+        """Source's classes on the same stream; None if it has not run yet."""
+        stream = cell.suite, cell.stream
+        if self._source[0] != stream:  # the methods of a stream follow each other
+            same = [r for r in self._store.find_all(BASELINE, cell.name, cell.seed) if r.cell.stream == cell.stream]
+            done = [record for record in same if is_finished(record, self._store)]
+            if not done:
+                return None
+            self._source = stream, self._store.predictions(done[0]).prediction
+        return self._source[1]
 
     def _run(self, work: Work) -> tuple[Record, Predictions | None]:
         limit = self._place.site.time_limit or self._source_seconds.limit(work.cell)

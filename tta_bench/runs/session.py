@@ -16,6 +16,7 @@ from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.models.precision import autocast, compiled
 from tta_bench.models.source import SourceModel
+from tta_bench.records.live import Live
 from tta_bench.registry import build_method
 
 
@@ -33,6 +34,7 @@ class Setup:
     amp: str | None = None
     compile: bool = False
     model_name: str = ""  # by which another process can load the model
+    live: Live | None = None  # None: the stream waits, and the method adapts to every batch
 
 
 class Session:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from tta_bench import settings, validate
+from tta_bench.errors import UserError
 from tta_bench.models.names import findable
+from tta_bench.records.live import Live
 from tta_bench.records.record import Record
 from tta_bench.runs.choices import Choices, refuse_misnamed, settings_of
 from tta_bench.streams.scenarios import Scenario, scenario_of
@@ -42,6 +44,7 @@ class CellSpec:
     amp: str | None = None
     compile: bool = False
     scenario_settings: dict[str, Any] = field(default_factory=dict)
+    live: Live | None = None  # None: the stream waits for the method
     paper: str = field(default="", compare=False)  # of the suite: its tables need exactly named weights
 
     @cached_property
@@ -73,7 +76,31 @@ class CellSpec:
 
 def specs(suite: Suite, choices: Choices) -> list[CellSpec]:
     """All requested cells, stream by stream: a stream's methods follow each other, so its images are read once."""
+    return [spec for point in points(suite, choices) for spec in _specs(*point)]
+
+
+def points(suite: Suite, choices: Choices) -> list[tuple[Suite, Choices]]:
+    """The suite and the choices at each value of its sweep; a value of the command line is the only one."""
     refuse_misnamed(suite, choices)
+    size = choices.scenario.batch_size or choices.batch_size
+    given = {"batch_size": size, "limit": choices.limit, "stream_speed": choices.live}
+    for axis, values in (suite.sweep or {}).items():
+        if given.get(axis) is None:
+            return [_at(suite, choices, axis, value) for value in values]
+    return [(suite, choices)]
+
+
+def _at(suite: Suite, choices: Choices, axis: str, value: float) -> tuple[Suite, Choices]:
+    if axis == "stream_speed":
+        return suite, replace(choices, live=Live(value) if value else None)
+    if axis == "severity":
+        return replace(suite, data={**suite.data, "severity": int(value)}), choices
+    if axis == "batch_size":
+        return suite, replace(choices, batch_size=int(value))
+    return suite, replace(choices, limit=int(value))
+
+
+def _specs(suite: Suite, choices: Choices) -> list[CellSpec]:
     rows = [row_of(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
     return [
         spec_of(suite, choices, row, tasks, seed)
@@ -90,19 +117,34 @@ class Row:
     label: str
     method: str
     settings: settings.Settings
+    adapt_every: int = 1
 
 
 def row_of(label: str, suite: Suite, choices: Choices) -> Row:
     """A row of this run, with the suite's settings, overridden by the command line's."""
     asked, given = choices.overrides.get(label, {}), settings_of(label, suite, choices)
     method = given.pop("method", label)  # a suite may have several rows of one method, each under its own label
+    every = given.pop("adapt-every", 1)
     # A row that departs from the suite's settings says so wherever it is shown.
     shown = ", ".join(
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
         for key, value in asked.items()
         if key != "method"
     )
-    return Row(f"{label} ({shown})" if shown else label, method, settings.plain(given))
+    return Row(f"{label} ({shown})" if shown else label, method, settings.plain(given), every)
+
+
+def live_of(row: Row, choices: Choices) -> Live | None:
+    """The live stream of a row; None if the stream waits and the row adapts to every batch."""
+    if choices.live is None and row.adapt_every == 1:
+        return None
+    if choices.costs is not None and row.label not in choices.costs:
+        raise UserError(f"--clock: the timing record has no method '{row.label}' (it has {', '.join(choices.costs)})")
+    cost = None if choices.costs is None else choices.costs[row.label]
+    try:
+        return replace(choices.live or Live(), cost=cost, adapt_every=row.adapt_every)
+    except ValueError as error:
+        raise UserError(f"method '{row.label}': {error}") from error
 
 
 def spec_of(suite: Suite, choices: Choices, row: Row, tasks: tuple[str, ...], seed: int) -> CellSpec:
@@ -123,6 +165,7 @@ def spec_of(suite: Suite, choices: Choices, row: Row, tasks: tuple[str, ...], se
         limit=choices.limit,
         amp=choices.amp,
         compile=choices.compile,
+        live=live_of(row, choices),
         paper=suite.paper,
     )
 
@@ -140,10 +183,11 @@ def request_of(record: Record) -> CellSpec:
         seed=cell.seed,
         label=record.label,
         method=cell.method,
-        settings={**cell.own_settings},
+        settings={key: value for key, value in cell.own_settings.items() if key != "adapt-every"},
         model=cell.model,
         batch_size=cell.batch_size,
         limit=cell.limit,
         amp=cell.amp,
         compile=cell.compile,
+        live=cell.live,
     )

@@ -10,6 +10,7 @@ tent:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from tta_bench.runs.choices import Choices
 from tta_bench.settings import Settings
 from tta_bench.suites.suite import Suite
 
+ACCURACY = "accuracy"
 HEAD = "# Written by `tta-bench tune`; `tta-bench run --settings FILE` uses these settings and reports say so.\n"
 
 
@@ -33,6 +35,7 @@ class Trial:
 
     settings: dict[str, Any]
     accuracy: float | None  # in percent, the average over tasks and seeds; none if a cell failed
+    score: float | None = None  # of another criterion than accuracy; higher is better
 
 
 @dataclass(frozen=True)
@@ -48,29 +51,37 @@ class Tuned:
     limit: int | None
     accuracy: float
     tried: tuple[Trial, ...]
+    criterion: str = ACCURACY
 
     @property
     def conditions(self) -> tuple[object, ...]:
         """What two searches must share for their trials to be compared."""
-        return self.suite, self.data, self.tasks, self.seeds, self.model, self.limit
+        return self.suite, self.data, self.tasks, self.seeds, self.model, self.limit, self.criterion
 
     def sentence(self, label: str, suite: Suite, tasks: Sequence[str]) -> str:
         """How a table says where a row's settings come from."""
         seeds = f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
         part = f", {self.limit} images per task" if self.limit is not None else ""
         where = f"{self.suite} ({', '.join(self.tasks)}; {seeds}{part})"
-        how = f"{label}: settings chosen on {where}, the best of {len(self.tried)}."
+        by = "" if self.criterion == ACCURACY else f" by {self.criterion}"
+        how = f"{label}: settings chosen on {where}{by}, the best of {len(self.tried)}."
         shared = [task for task in tasks if task in self.tasks and self.data.get("kind") == suite.data.get("kind")]
         return f"WARNING {how} This table scores {', '.join(shared)} too." if shared else how
 
 
-def choose(tried: Sequence[Trial], **conditions: Any) -> Tuned:
-    """The best of what was tried; UserError if everything failed."""
-    ranked = sorted(tried, key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
+def choose(tried: Sequence[Trial], criterion: str = ACCURACY, **conditions: Any) -> Tuned:
+    """The best of what was tried, by accuracy or by the trials' scores; UserError if everything failed."""
+
+    def rank(trial: Trial) -> float:
+        value = trial.accuracy if criterion == ACCURACY else trial.score
+        return -math.inf if value is None else value
+
+    ranked = sorted(tried, key=rank, reverse=True)
     best = ranked[0]
     if best.accuracy is None:
         raise UserError("every combination of settings failed, so none was chosen")
-    return Tuned(settings=best.settings, accuracy=best.accuracy, tried=tuple(ranked), **conditions)
+    chosen = {"settings": best.settings, "accuracy": best.accuracy, "tried": tuple(ranked)}
+    return Tuned(**chosen, **conditions, criterion=criterion)
 
 
 def read(file: Path) -> dict[str, Tuned]:
@@ -120,7 +131,7 @@ def with_tuned(choices: Choices, suite: Suite, file: Path) -> Choices:
 
 
 def _conditions(found: Tuned) -> dict[str, Any]:
-    names = ("suite", "data", "tasks", "seeds", "model", "limit")
+    names = ("suite", "data", "tasks", "seeds", "model", "limit", "criterion")
     return {name: getattr(found, name) for name in names}
 
 
@@ -129,5 +140,8 @@ def _plain(found: Tuned) -> dict[str, Any]:
         **asdict(found),
         "tasks": list(found.tasks),
         "seeds": list(found.seeds),
-        "tried": [*map(asdict, found.tried)],
+        "tried": [
+            {key: value for key, value in asdict(trial).items() if key != "score" or value is not None}
+            for trial in found.tried
+        ],
     }

@@ -21,6 +21,7 @@ from tta_bench.files import read_whole
 DEFAULT = "demo"  # what `tta-bench run` compares on
 SMALL = "digits-c-5"  # for timings and inspections, which need a few batches only
 LOOP = "for_each"
+AXES = ("stream_speed", "batch_size", "limit", "severity")
 
 _TASKS = "What is scored, in column order; `corruptions` means the 15 standard ones."
 _METHODS = (
@@ -28,6 +29,10 @@ _METHODS = (
     "among its settings."
 )
 _OTHERS = "Settings of further methods for this suite; a method runs with them when `--methods` names it."
+_SWEEP = (
+    f"One of {', '.join(AXES)} with its values: the suite runs once for each, and `figure sweep` draws them. A "
+    "stream_speed of 0 waits; a limit is the length of a stream."
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Suite:
     seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, description="Seeds of the stream order, one run each.")] = (
         0,
     )
+    sweep: Annotated[dict[str, list[float]] | None, Meta(description=_SWEEP)] = None
     paper: Annotated[str, Meta(description="The paper that this suite reproduces: a folder of tta_bench/papers.")] = ""
     notes: Annotated[str, Meta(description="How settings were chosen; affects no result.")] = field(
         default="", compare=False
@@ -61,10 +67,24 @@ class Suite:
                 raise ValueError(f"{key}: '{twice}' is listed twice")
         if twice := sorted(self.methods.keys() & self.other_methods.keys()):
             raise ValueError(f"other_methods: '{twice[0]}' is among methods, too")
+        _refuse_bad_sweep(self.sweep or {})
 
     def settings(self, label: str) -> dict[str, Any]:
         """The settings of a row in this suite; none for a method that it does not name."""
         return {**self.methods, **self.other_methods}.get(label, {})
+
+
+def _refuse_bad_sweep(sweep: Mapping[str, list[float]]) -> None:
+    if len(sweep) > 1:
+        raise ValueError(f"sweep: expected one axis with its values, got {', '.join(sweep)}")
+    for axis, values in sweep.items():
+        if axis not in AXES:
+            raise ValueError(f"sweep: unknown axis '{axis}'{did_you_mean(axis, AXES)}")
+        if len(values) < 2 or len(set(values)) < len(values):
+            raise ValueError(f"sweep: {axis}: expected at least two different values, got {values}")
+        for value in values:
+            if value < 0 if axis == "stream_speed" else value < 1 or value % 1:
+                raise ValueError(f"sweep: {axis}: {value:g} is no {axis.replace('_', ' ')}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,180 @@
+"""What averages hide: collapse, the worst class, calibration, the worst order, and choices without labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.conftest import Cli
+from tests.records import keep, make_record
+from tests.works import CPU, requests
+from tta_bench import registry
+from tta_bench.measure import confidence
+from tta_bench.measure.collapse import collapsed_at, signals
+from tta_bench.method import Method
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.store import Store
+from tta_bench.report import criteria
+from tta_bench.report.orders import orders_table
+from tta_bench.report.rows import compare
+from tta_bench.report.runs import Runs
+from tta_bench.report.stress import collapse_notes, stress_table
+from tta_bench.runs.listing import Watcher, run_specs
+
+LABELS = np.arange(400) % 10
+
+
+def answers(prediction: Any, sure: Any = 0.9, label: Any = LABELS) -> Predictions:
+    count = len(label)
+    own = np.asarray(prediction, np.int32)
+    return Predictions(
+        index=np.arange(count, dtype=np.int32),
+        label=np.asarray(label, np.int32),
+        prediction=own,
+        task=np.zeros(count, np.int16),
+        in_top5=own == label,
+        confidence=np.broadcast_to(np.float32(sure), count).astype(np.float32),
+        entropy=np.broadcast_to(np.float32(1) - np.float32(sure), count).astype(np.float32),
+    )
+
+
+def test_signals_of_a_window() -> None:
+    found = signals(np.array([0, 0, 0, 1]), np.array([0, 1, 2, 3]))
+    assert found.share == 0.75
+    assert found.distance == 0.5
+    assert found.source_classes == pytest.approx(4)
+    assert found.classes == pytest.approx(2 ** (0.75 * np.log2(4 / 3) + 0.25 * 2))
+
+
+def test_a_collapse_is_found_at_its_batch() -> None:
+    own = LABELS.copy()
+    own[200:] = 3
+    # The last 128 images have few classes once 200 + about 100 of them are the same.
+    batch = collapsed_at(own, LABELS, 20)
+    assert batch is not None
+    assert 280 <= 20 * (batch + 1) <= 328
+    assert collapsed_at(LABELS, LABELS, 20) is None
+
+
+def test_a_method_that_recovers_has_not_collapsed() -> None:
+    own = LABELS.copy()
+    own[20:200] = 3
+    assert collapsed_at(own, LABELS, 20) is None
+
+
+def test_classes_one_after_the_other_are_no_collapse() -> None:
+    ordered = np.repeat(np.arange(10), 40)
+    assert collapsed_at(ordered, ordered, 20) is None
+
+
+def test_a_source_with_few_classes_hides_a_collapse() -> None:
+    assert collapsed_at(np.zeros(400, int), LABELS % 2, 20) is None
+
+
+def test_confidence_measures() -> None:
+    sure, right = np.array([0.9, 0.8, 0.6, 0.5]), np.array([True, False, True, False])
+    assert confidence.brier_of_top(sure, right) == pytest.approx((0.01 + 0.64 + 0.16 + 0.25) / 4)
+    np.testing.assert_allclose(confidence.risk_coverage(sure, right), [0, 1 / 2, 1 / 3, 1 / 2])
+    np.testing.assert_allclose(confidence.risk_coverage(sure[::-1], right[::-1]), [0, 1 / 2, 1 / 3, 1 / 2])
+    mean, accuracy, images = confidence.reliability(sure, right, bins=2)
+    np.testing.assert_allclose(mean, [0.7])  # 0.5 is in the upper half
+    np.testing.assert_allclose(accuracy, [0.5])
+    assert images.tolist() == [4]
+    assert confidence.class_accuracy(np.array([4, 4, 7]), np.array([True, False, True])) == {4: 0.5, 7: 1.0}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Source is right on nine of ten classes; `falls` collapses after half of the stream."""
+    store = Store.create(tmp_path / "run", "s")
+    source, falls = LABELS.copy(), LABELS.copy()
+    source[LABELS == 7] = 1
+    falls[200:] = 3
+    for method, own in (("source", source), ("falls", falls)):
+        for seed in (0, 1):
+            record = replace(make_record(method, seed=seed, batch_size=20), samples=400, batch_seconds=[0.1] * 20)
+            keep(store, record, answers(own))
+    return store.folder
+
+
+def test_the_report_names_the_batch_of_a_collapse(folder: Path, cli: Cli) -> None:
+    runs = Runs([folder])
+    (note,) = collapse_notes(compare(runs.records), runs)
+    assert note.startswith("WARNING falls collapsed on fog, seed 0, at batch 1")
+    assert note.endswith("of 20 (2 of 2 streams).")
+    status, shown, _ = cli("report", folder, "--stress", "--format", "terminal")
+    assert status == 0
+    assert "WARNING falls collapsed on fog" in shown
+    assert "under stress" in shown
+
+
+def test_the_stress_table(folder: Path) -> None:
+    runs = Runs([folder])
+    rows = dict(stress_table(compare(runs.records), runs).rows)
+    worst, name, ece, brier, _, half, collapsed, _ = rows["source"]
+    assert (worst.mean, name.word, half.mean) == (0.0, "7", pytest.approx(90.0))
+    assert ece.mean == pytest.approx(0, abs=1e-4)
+    assert brier.mean == pytest.approx(0.9 * 0.01 + 0.1 * 0.81)
+    assert collapsed.word == "–"
+    assert rows["falls"][6].word == "2/2"
+
+
+def test_orders_show_the_worst_and_mark_what_falls_below_source() -> None:
+    scores = {"source": [0.5, 0.5, 0.5], "up": [0.6, 0.7, 0.9], "down": [0.6, 0.4, 0.8]}
+    records = [make_record(name, top1, seed=seed) for name, own in scores.items() for seed, top1 in enumerate(own)]
+    rows = {label: [str(value) for value in values] for label, values in orders_table(compare(records)).rows}
+    assert rows["up"] == ["60.0", "0", "70.0", "90.0", "73.3", "0/3"]
+    assert rows["down"] == ["40.0", "1", "60.0", "80.0", "60.0", "1/3 ⚠"]
+    assert rows["source"][-1] == "–"
+
+
+def test_criteria_choose_without_labels(tmp_path: Path) -> None:
+    """Entropy prefers a collapsed method that is sure; information does not."""
+    store = Store.create(tmp_path / "run", "s")
+    rng = np.random.default_rng(0)
+    good = np.where(rng.random(400) < 0.9, LABELS, 0)
+    for lr, own, sure in ((0.1, good, 0.8), (0.2, np.zeros(400, int), 1.0), (0.01, LABELS // 2, 0.5)):
+        keep(store, replace(make_record("m", settings={"lr": lr}), samples=400), answers(own, sure))
+    runs = Runs([store.folder])
+    found = compare(runs.records)
+    chosen = {name: criteria.chosen(found, runs, name) for name in criteria.CRITERIA}
+    labels = {name: row.first.cell.settings["lr"] for name, row in chosen.items() if row}
+    assert labels == {"accuracy": 0.1, "entropy": 0.2, "confidence": 0.2, "information": 0.1}
+    table = dict(criteria.choice_table(found, runs).rows)
+    assert table["accuracy"][2].mean == 0
+    assert table["entropy"][2].mean > 70
+    assert table["information"][2].mean == 0
+
+
+def test_the_command_line_offers_every_criterion(cli: Cli) -> None:
+    _, shown, _ = cli("tune", "--help")
+    assert f"{{{','.join(criteria.CRITERIA)}}}" in shown
+
+
+def test_a_run_warns_of_a_collapse(small_suite: Path, tmp_path: Path) -> None:
+    """A method that always answers with one class, on a stream where Source answers with several."""
+
+    class Stuck(Method):
+        def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:
+            super().__init__(model, num_classes=num_classes, batch_size=batch_size)
+
+        def adapt(self, batch: Tensor) -> Tensor:
+            return torch.eye(self.num_classes)[torch.zeros(len(batch), dtype=torch.long)]
+
+    said: list[str] = []
+    watcher = Watcher()
+    watcher.on_warning = said.append  # type: ignore[method-assign]
+    registry.add("stuck", Stuck)
+    try:
+        asked = requests(small_suite, methods=("source", "stuck"), tasks=("brightness",), limit=160)
+        run_specs(asked, CPU, Store.create(tmp_path / "out", "small"), watcher)
+    finally:
+        registry.installed().given.pop("stuck")
+    (warning,) = said
+    assert warning.startswith("stuck on brightness, seed 0 collapsed at batch ")

@@ -1,0 +1,65 @@
+"""Collapse, from predictions alone: a method that answers with ever fewer classes, whatever it sees.
+
+The predictions of the last images are compared with Source's on the same images, so that a stream whose classes come
+one after the other raises no alarm. Mean probabilities would say more than histograms of predicted classes; records
+have the latter only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Labels = NDArray[np.integer]
+
+WINDOW = 128  # images
+FEWER = 1 / 3  # of Source's classes, at most; chosen on digit-pairs-c-5, checked elsewhere (docs/stress.md)
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What the predictions for some images look like."""
+
+    share: float  # of the most frequent class
+    classes: float  # effective number: the exponential of the histogram's entropy
+    distance: float  # of the histogram from Source's, in [0, 1]: the share of predictions that would have to change
+    source_classes: float
+
+
+def signals(own: Labels, source: Labels) -> Signals:
+    """The signals of one window of images."""
+    size = int(max(own.max(), source.max())) + 1
+    ours, theirs = (np.bincount(labels, minlength=size) / len(labels) for labels in (own, source))
+    return Signals(
+        share=float(ours.max()),
+        classes=_effective(ours),
+        distance=float(np.abs(ours - theirs).sum() / 2),
+        source_classes=_effective(theirs),
+    )
+
+
+def collapsed_at(own: Labels, source: Labels, batch_size: int, window: int = WINDOW) -> int | None:
+    """The batch, from 0, from which on a method answers with a third of Source's classes, to the end; None without one.
+
+    A method that recovers before the stream ends, as by a reset, has not collapsed. Where Source itself answers with
+    fewer than three classes, no collapse can be seen.
+    """
+    ends = list(range(batch_size, len(own) + batch_size, batch_size))
+    first = None
+    for number, end in enumerate(ends):
+        if min(end, len(own)) < min(window, len(own)):
+            continue
+        kept = slice(max(0, min(end, len(own)) - window), end)
+        first = (number if first is None else first) if _is_collapsed(signals(own[kept], source[kept])) else None
+    return first
+
+
+def _is_collapsed(found: Signals) -> bool:
+    return found.classes <= FEWER * found.source_classes
+
+
+def _effective(histogram: NDArray[np.float64]) -> float:
+    present = histogram[histogram > 0]
+    return float(np.exp(-(present * np.log(present)).sum()))

@@ -1,0 +1,101 @@
+"""What averages hide, from stored predictions: the worst class, calibration, risk and coverage, and collapse."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tta_bench.measure import confidence
+from tta_bench.measure.collapse import collapsed_at
+from tta_bench.papers.answers import BASELINE
+from tta_bench.records.record import Record
+from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.runs import Runs
+from tta_bench.report.values import FAILED, NONE, Table, Value
+
+COLUMNS = ("worst class %", "it is", "ECE %", "Brier (top)", "AURC %", "surest half %", "collapsed", "resets")
+NOTES = (
+    "worst class: accuracy on a stream's worst class, mean over streams; it is: the class that is worst most often.",
+    "Brier (top): of the predicted class alone; over all classes it needs probabilities, which records do not have.",
+    "AURC: share of errors among the surest images, averaged over all coverages; lower is better.",
+    "surest half: accuracy on the half of the images with the highest confidence.",
+    "collapsed: streams on which a method ends with a third of Source's classes or fewer (docs/stress.md).",
+)
+
+
+class Collapse(NamedTuple):
+    """A stream on which a method collapsed."""
+
+    record: Record
+    batch: int  # from 0
+
+
+def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
+    """Where a row collapsed; needs Source on the same streams."""
+    if row.first.cell.method == BASELINE:
+        return []
+    found = []
+    for record, source in _with_source(row.done, comparison):
+        own, base = runs.predictions(record.cell).prediction, runs.predictions(source.cell).prediction
+        batch = collapsed_at(own, base, record.cell.batch_size)
+        if batch is not None:
+            found.append(Collapse(record, batch))
+    return found
+
+
+def collapse_notes(comparison: Comparison, runs: Runs) -> list[str]:
+    """A warning for each row that collapsed, which names its earliest collapse."""
+    notes = []
+    for row in comparison.rows:
+        found = collapses(row, comparison, runs)
+        if found:
+            (record, batch), streams = min(found, key=lambda one: one.batch), len(row.done)
+            where = f"{record.cell.name}, seed {record.cell.seed}, at batch {batch + 1} of {len(record.batch_seconds)}"
+            more = f" ({len(found)} of {streams} streams)" if len(found) > 1 else ""
+            notes.append(f"WARNING {row.label} collapsed on {where}{more}.")
+    return notes
+
+
+def stress_table(comparison: Comparison, runs: Runs) -> Table:
+    """One line per row, averaged over its streams."""
+    rows = tuple((row.label, _line(row, comparison, runs)) for row in comparison.rows)
+    return Table(f"{comparison.suite}: under stress", COLUMNS, rows, (*comparison.notes, *NOTES))
+
+
+def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
+    if not row.done:
+        return (Value(word=FAILED),) * len(COLUMNS)
+    worst, names, ece, brier, aurc, half = [], [], [], [], [], []
+    for record in row.done:
+        found = runs.predictions(record.cell)
+        by_class = confidence.class_accuracy(found.label, found.correct)
+        name = min(by_class, key=lambda c: by_class[c])
+        risk = confidence.risk_coverage(found.confidence, found.correct)
+        worst.append(by_class[name])
+        names.append(name)
+        ece.append(record.ece)
+        brier.append(confidence.brier_of_top(found.confidence, found.correct))
+        aurc.append(float(risk.mean()))
+        half.append(1 - float(risk[(len(risk) - 1) // 2]))
+    has_source = row.first.cell.method != BASELINE and any(_with_source(row.done, comparison))
+    collapsed = f"{len(collapses(row, comparison, runs))}/{len(row.done)}" if has_source else NONE
+    return (
+        Value(100 * statistics.fmean(worst)),
+        Value(word=str(statistics.mode(names))),
+        Value(100 * statistics.fmean(ece)),
+        Value(statistics.fmean(brier), digits=3),
+        Value(100 * statistics.fmean(aurc)),
+        Value(100 * statistics.fmean(half)),
+        Value(word=collapsed),
+        Value(sum(record.resets for record in row.done), digits=0),
+    )
+
+
+def _with_source(records: Sequence[Record], comparison: Comparison) -> Iterator[tuple[Record, Record]]:
+    source = {
+        record.cell.stream: record for row in comparison.rows for record in row.done if record.cell.method == BASELINE
+    }
+    for record in records:
+        if record.cell.stream in source:
+            yield record, source[record.cell.stream]
