@@ -80,8 +80,7 @@ def choose(tried: Sequence[Trial], criterion: str = ACCURACY, **conditions: Any)
     best = ranked[0]
     if best.accuracy is None:
         raise UserError("every combination of settings failed, so none was chosen")
-    chosen = {"settings": best.settings, "accuracy": best.accuracy, "tried": tuple(ranked)}
-    return Tuned(**chosen, **conditions, criterion=criterion)
+    return Tuned(settings=best.settings, accuracy=best.accuracy, tried=tuple(ranked), criterion=criterion, **conditions)
 
 
 def read(file: Path) -> dict[str, Tuned]:
