@@ -9,6 +9,7 @@ import numpy as np
 
 from tta_bench.measure.metrics import scores_of
 from tta_bench.records.cell import Cell
+from tta_bench.records.live import schedule_digest
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -52,7 +53,9 @@ def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: A
     batches = [ms / 1000 * 10] * 10
     batches[0] *= 10
     cell = make_cell(method, **changes)
+    live = {} if cell.live is None else {"adapted_batches": [*range(10)], "schedule": schedule_digest(range(10))}
     return Record(
+        **live,
         cell=cell,
         label=cell.method,
         status="done",

@@ -24,7 +24,7 @@ from tta_bench.cli import options
 from tta_bench.cli.main import parser
 from tta_bench.errors import CellFailed, UserError
 from tta_bench.method import Method
-from tta_bench.records.live import Live
+from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Record
 from tta_bench.report.rows import compare
 from tta_bench.runs.bind import Binder
@@ -307,3 +307,16 @@ def test_a_timing_record_of_other_settings_is_refused(timing: Path) -> None:
     timing.write_text(timing.read_text().replace("0.03", "0.5"))
     with pytest.raises(UserError, match="recorded 'tent' with lr=0.5, but this run has lr=0.03"):
         chosen("--methods", "tent", "--clock", str(timing))
+
+
+def test_a_live_record_survives_its_file_and_a_changed_schedule_is_refused(small_suite: Path) -> None:
+    record, _ = answers(small_suite, Live(1))
+    assert Record.from_bytes(record.to_bytes(), "r.json") == record
+    for changes in (
+        {"adapted_batches": [0, 1, 2]},
+        {"adapted_batches": [0, 2, 9], "schedule": schedule_digest([0, 2, 9])},
+        {"adapted_batches": [0, 2], "schedule": schedule_digest([0, 2])},
+        {"adapted_batches": None, "schedule": ""},
+    ):
+        with pytest.raises(UserError, match="r.json"):
+            Record.from_bytes(replace(record, **changes).to_bytes(), "r.json")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -61,3 +63,8 @@ class Live:
     @property
     def _weighs_backwards(self) -> bool:
         return self.clock == COUNTS and self.backward != BACKWARD
+
+
+def schedule_digest(adapted: Sequence[int]) -> str:
+    """A digest of the batches that a method adapted to."""
+    return hashlib.sha256(",".join(map(str, adapted)).encode()).hexdigest()[:16]

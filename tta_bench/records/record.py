@@ -16,6 +16,7 @@ from tta_bench.annotations import Seconds, Share, Whole
 from tta_bench.errors import UserError
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import TimeConditions
+from tta_bench.records.live import schedule_digest
 
 SCHEMA = 3
 Moment = Annotated[
@@ -139,7 +140,27 @@ def _implausible(record: Record) -> str:
         return f"is done, but has no {missing[0]}"
     if max(record.reset_batches, default=0) >= len(record.batch_seconds):
         return f"has {len(record.batch_seconds)} batches, but a reset after batch {max(record.reset_batches)}"
-    return "" if min(record.batch_seconds) > 0 else "has a batch that took no time, so its clock did not run"
+    return _bad_schedule(record) or _stopped_clock(record)
+
+
+def _bad_schedule(record: Record) -> str:
+    """What is wrong with the batches that a record of a live stream says were adapted to."""
+    adapted = record.adapted_batches
+    if (adapted is None) != (record.cell.live is None):
+        return "says which batches were adapted to, or its cell that the stream does not wait, but not both"
+    if adapted is None:
+        return ""
+    if adapted != sorted(set(adapted)) or not adapted or adapted[-1] >= len(record.batch_seconds):
+        return f"adapted_batches: expected some of its {len(record.batch_seconds)} batches, in order"
+    return "" if record.schedule == schedule_digest(adapted) else "its schedule is not that of its adapted_batches"
+
+
+def _stopped_clock(record: Record) -> str:
+    """A batch that was adapted to takes time; one that was only predicted has none."""
+    batches = range(len(record.batch_seconds))
+    adapted = set(batches if record.adapted_batches is None else record.adapted_batches)
+    right = all((record.batch_seconds[batch] > 0) == (batch in adapted) for batch in batches)
+    return "" if right else "has a batch that took no time, so its clock did not run"
 
 
 def _is_moment(text: str) -> bool:

@@ -107,7 +107,7 @@ def slow_first_batch(record: Record) -> float | None:
 
     A compiler, a cache that fills or work that a method puts off until the clock is not looked at: ms/image hides it.
     """
-    first, *others = record.batch_seconds or [0.0]
+    first, *others = [seconds for seconds in record.batch_seconds if seconds] or [0.0]  # 0: only predicted
     usual = statistics.median(others) if others else math.inf
     is_slow = first > SLOW_TIMES * usual and first - usual > SLOW_SECONDS
     return first / max(usual, 1e-6) if is_slow else None

@@ -19,13 +19,12 @@ from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.process import restored
-from tta_bench.records.live import Live
+from tta_bench.records.live import Live, schedule_digest
 from tta_bench.runs.answers import Answer, answer_of
 from tta_bench.runs.fairness import Watch
 from tta_bench.runs.prepared import Cost, State
 from tta_bench.runs.session import Session, Setup
 from tta_bench.runs.standby import Standby, require_predict
-from tta_bench.streams import schedule
 from tta_bench.streams.schedule import Schedule
 
 
@@ -143,7 +142,7 @@ def _adapt(setup: Setup, host: Host) -> Measured:
         },
         batch_seconds=laps,
         adapted_batches=timetable.adapted if setup.live else None,
-        schedule=schedule.digest(timetable.adapted) if setup.live else "",
+        schedule=schedule_digest(timetable.adapted) if setup.live else "",
         sample_forwards=counted.sample_forwards,
         sample_backwards=counted.sample_backwards,
         prepared=how,

@@ -11,9 +11,7 @@ to whole batches, ceil(speed × c) - 1 of which are missed, so that a method 1 %
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -64,8 +62,3 @@ class Schedule:
 def exact(number: float) -> Fraction:
     """The decimal number that is printed: 1.2 is 6/5, not its nearest binary fraction."""
     return Fraction(repr(number))
-
-
-def digest(adapted: Sequence[int]) -> str:
-    """A digest of the batches that a method adapted to."""
-    return hashlib.sha256(",".join(map(str, adapted)).encode()).hexdigest()[:16]
