@@ -63,6 +63,7 @@ class Made(Engine):
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
         self.submitted.append(workers)
+        self.content = job.read()  # once for all workers, which share this process
         for index in range(workers):
             self.steps[job.name, index] = self._live(job, index)
         return {}
@@ -79,7 +80,7 @@ class Made(Engine):
     def _live(self, job: JobFolder, index: int) -> Iterator[str]:
         journal = Journal(job.journal(index))
         journal.write("worker", host="n1", pid=1)
-        queue = Queue(job, job.read(), index)
+        queue = Queue(job, self.content, index)
         while (ticket := queue.take()) is not None:
             journal.write("take", spec=ticket.spec.digest)
             yield RUNNING  # a worker may be at work when the others look

@@ -72,7 +72,7 @@ def ended(folder: Path) -> list[str]:
     return [spec for life in lives for spec in life.seconds]
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 300) -> Any:
+def wait_for(what: Callable[[], Any], seconds: float = 600) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := what():

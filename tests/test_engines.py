@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from tests.engines import Died, Made, coordinate, failed, make_spec, make_specs, save_made
 from tests.records import make_cell, make_record
+from tta_bench.cli.main import main
 from tta_bench.engines import Options, engine_class, engines
 from tta_bench.engines.base import Engine
 from tta_bench.engines.coordinate import Coordinator
@@ -18,7 +21,9 @@ from tta_bench.engines.job import Expected, Job, JobFolder, Ticket
 from tta_bench.engines.journal import Journal, Life
 from tta_bench.engines.local import Local
 from tta_bench.engines.manual import Manual
+from tta_bench.engines.ray_ import _why
 from tta_bench.engines.session import Session
+from tta_bench.engines.slurm import Slurm
 from tta_bench.engines.status import status
 from tta_bench.engines.tickets import Hints, _passes, identity, mismatch, tickets
 from tta_bench.engines.work import Queue
@@ -321,7 +326,9 @@ def test_workers_of_a_manual_job_are_started_by_hand(store: Store) -> None:
         coordinator().run(specs)
     job = coordinator().detach(specs)
     assert engine.state(job) == ["waiting"]
-    for _ in Made()._live(job, 0):
+    made = Made()
+    made.content = job.read()
+    for _ in made._live(job, 0):
         assert engine.state(job) == ["unknown"], "only its journal is known"
     assert engine.state(job) == ["ended"]
 
@@ -337,3 +344,67 @@ def test_a_class_of_this_process_cannot_run_elsewhere(monkeypatch: pytest.Monkey
     monkeypatch.setitem(installed().given, "mine", object)
     with pytest.raises(UserError, match="method 'mine' is a class of this process, which workers cannot import"):
         Session("local", Options()).check([make_spec("mine")], Site())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--jobs", "0"], "--jobs: expected a whole number of at least 1, got '0'"),
+        (["run", "--gpus", "0,0"], "--gpus: expected different GPUs, got '0,0'"),
+        (["run", "--gpus", "99"], "--gpus 99: this machine has no GPU 99"),
+        (["run", "--slurm", "partition=gpu"], "--slurm does not apply to --on local: use --on slurm"),
+        (["run", "--on", "slurm", "--slurm", "array=1-9"], "--slurm array=…: tta-bench sets this option itself"),
+        (["run", "--slurm", "=gpu"], "expected options of sbatch as in partition=gpu"),
+        (["run", "--on", "kubernetes"], "unknown engine 'kubernetes'"),
+        (["run", "--jobs", "2", "--methods", "tnt"], "unknown method 'tnt'; did you mean 'tent'?"),
+        (["run", "--jobs", "2", "--out", "/proc/run"], "output folder /proc/run cannot be written"),
+        (["work", "nowhere", "j", "0"], "nowhere is not a run folder: it has no manifest.json"),
+        (["status", "nowhere"], "nowhere is not a run folder: it has no manifest.json"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
+    try:
+        status = main(words)
+    except SystemExit as error:
+        status = int(str(error.code))
+    shown = capsys.readouterr().err
+    assert status == 2
+    assert message in shown
+    assert len(shown.strip().splitlines()) == 1
+
+
+def test_ray_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"--on ray: Ray is not installed: pip install 'tta-bench\[ray\]'"):
+        Session("ray", Options())
+
+
+@pytest.mark.parametrize(
+    ("error", "address", "message"),
+    [
+        (RuntimeError("Version mismatch: the cluster was started with:\n Ray: 2.1"), "h:1", "another version of Ray"),
+        (ConnectionError("ray client connection timeout"), "h:1", "no Ray cluster answers at h:1: ray client"),
+        (ConnectionError("Could not find any running Ray instance"), "", "no Ray cluster runs here: start one with"),
+    ],
+)
+def test_a_ray_cluster_that_cannot_be_used_is_one_line(error: Exception, address: str, message: str) -> None:
+    assert message in _why(error, address)
+
+
+def test_sbatch_refusals_are_one_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
+    text = (
+        "sbatch: error: invalid partition specified: gpu\nsbatch: error: Batch job submission failed: Invalid partition"
+    )
+    refused = subprocess.CompletedProcess(["sbatch"], 1, "", text)
+    monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: refused)
+    folder = JobFolder.create(store, Job("slurm", 1, Site().to_json(), (Ticket(make_spec(), 1.0),)))
+    with pytest.raises(UserError) as error:
+        Slurm(Options(submit={"partition": "gpu"})).submit(folder, 1)
+    assert str(error.value) == (
+        "sbatch refused the job: invalid partition specified: gpu; Batch job submission failed: Invalid partition "
+        '(--slurm "partition=gpu")'
+    )

@@ -8,6 +8,8 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -57,12 +59,11 @@ class Queue:
     """
 
     def __init__(self, folder: JobFolder, job: Job, index: int) -> None:
-        self._tickets = job.tickets
+        self._left = {ticket.spec.digest: ticket for ticket in job.tickets}
         self._index = index
-        self._tried: set[str] = set()
         self._jobs = [folder, *(JobFolder(folder.store, name) for name in job.beside)]
         self._own = folder.journal(index)
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[Path, Life] = {}
 
     def take(self) -> Ticket | None:
         """The next ticket: one that nobody has started, else one whose worker may have died; None at the end.
@@ -70,22 +71,21 @@ class Queue:
         Workers start together, so each first takes the ticket with its own number.
         """
         self._follow()
-        ended = {digest for life in self._lives.values() for digest in life.ended}
-        running = {life.spec for life in self._lives.values() if life.spec and not life.exit}
-        left = [t for t in self._tickets if t.spec.digest not in ended and t.spec.digest not in self._tried]
-        free = [ticket for ticket in left if ticket.spec.digest not in running]
-        if not free and not left:
-            return None
-        first = not self._tried and self._index < len(free)
-        found = free[self._index] if first else (free or left)[0]
-        self._tried.add(found.spec.digest)
-        return found
+        running = {life.spec for life in self._lives.values() if not life.exit}
+        free = (digest for digest in self._left if digest not in running)
+        first = list(islice(free, self._index + 1))
+        found = first[-1] if len(first) > self._index else next(iter(first or self._left), None)
+        self._index = 0
+        return None if found is None else self._left.pop(found)
 
     def _follow(self) -> None:
+        """Forget what others have finished since the last time."""
         for job in self._jobs:
             for path in job.path.glob("*.jsonl"):
-                if path != self._own:
-                    self._lives.setdefault(str(path), Life(path)).follow()
+                life = self._lives.setdefault(path, Life(path))
+                if path != self._own and life.follow():
+                    for digest in life.ended:
+                        self._left.pop(digest, None)
 
 
 def work(folder: JobFolder, index: int, place: Binder | None = None) -> int:
