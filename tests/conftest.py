@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.folders import make_inspection, make_run, make_sweep
 from tests.small import stir
 from tests.vits import TINY
 from tta_bench.cli.main import main
+from tta_bench.registry import installed
 
 torch.set_num_threads(1)
 os.environ["TTA_BENCH_IN_PROCESS"] = "1"  # a worker takes seconds to start; test_workers.py has its own
@@ -46,6 +47,13 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         return status, out, err
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _no_given_methods() -> Iterator[None]:
+    """Classes that a test registers end with it."""
+    yield
+    installed().given.clear()
 
 
 @pytest.fixture

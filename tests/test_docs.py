@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,7 +164,7 @@ def test_shell_commands_have_options_that_exist(cli: Cli) -> None:
     for text in (README, DATASETS, FIGURES, METHODS, REPORT, TIMING):
         joined = text.replace("\\\n", " ")
         for line in re.findall(r"^ *(tta-bench [^#\n>]*)", "\n".join([*blocks(joined, "sh"), joined]), re.MULTILINE):
-            words = line.split()[1:]
+            words = shlex.split(line)[1:]
             if "DIR" in words or "…" in line:  # a synopsis
                 continue
             seen += 1

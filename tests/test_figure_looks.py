@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import Cli
 from tests.folders import make_inspection
+from tests.test_sweep_suites import make_speeds
 from tta_bench.figures import curve, kinds, style
 from tta_bench.records.store import Store
 
@@ -22,8 +23,10 @@ pytest.importorskip("matplotlib")
 
 
 @pytest.fixture
-def folder_of(run: Path, sweep_folder: Path, seen: Path) -> dict[str, Path]:
-    return {"curve": run, "pareto": run, "sweep": sweep_folder, "tsne": seen, "attention": seen, "correlation": seen}
+def folder_of(run: Path, sweep_folder: Path, seen: Path, tmp_path: Path) -> dict[str, Path]:
+    of_run = dict.fromkeys(("curve", "pareto", "reliability", "risk"), run)
+    of_inspection = dict.fromkeys(("tsne", "attention", "correlation"), seen)
+    return {**of_run, **of_inspection, "sweep": sweep_folder, "speed": make_speeds(tmp_path / "speeds")}
 
 
 # The looks

@@ -80,8 +80,12 @@ def test_the_packaged_sweeps_have_cells() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    return make_speeds(tmp_path / "run")
+
+
+def make_speeds(folder: Path) -> Path:
     """Source and a method that is better where the stream waits, and worse where it is fast."""
-    store = Store.create(tmp_path / "run", "s")
+    store = Store.create(folder, "s")
     for live, right in ((None, ORDER >= 20), (Live(0.5), ORDER >= 30), (Live(2), ORDER >= 60)):
         save(store, make_record("source", 0.5, live=live), HALF)
         save(store, make_record("tent", 0.5, live=live), right)
