@@ -192,7 +192,11 @@ REFUSE = {
 UNKNOWN_STAGES = ("sar", "deyo")  # the authors freeze a ResNet's last stage, by name; they work with frozen_blocks: []
 
 
-@pytest.mark.parametrize("name", [name for name in registry.installed().names() if name != "dda"])
+QUICK = ("tent", "bn-test", "foa")
+OTHERS = [name for name in registry.installed().names() if name not in ("dda", *QUICK)]
+
+
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def test_every_method_adapts_a_batchnorm_network_or_says_why_not(name: str) -> None:
     model = partial(small, WideResNet, depth=10, width=1)
     settings: dict[str, Any] = {"memo": {"augmentations": 4}}.get(name, {})  # 64 take minutes

@@ -20,7 +20,10 @@ from tta_bench.registry import installed
 from tta_bench.testing import check_method
 
 NAMES = installed().names()
-QUICK: dict[str, dict[str, Any]] = {"foa": {"population_size": 4}}  # the same work, less often
+QUICK: dict[str, dict[str, Any]] = {
+    "foa": {"population_size": 4},
+    "memo": {"augmentations": 4},
+}  # the same work, less often
 every_method = pytest.mark.parametrize("name", NAMES)
 
 

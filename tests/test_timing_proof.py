@@ -89,6 +89,7 @@ def test_a_hidden_forward_is_caught_without_a_clock(cli: Cli, recorded: Path, mo
     assert "tent: more work per image than the baseline: sample-forwards 1 → 2" in out
 
 
+@pytest.mark.slow
 def test_no_change_raises_no_alarm(cli: Cli, recorded: Path) -> None:
     code, verdict, out = check(cli, recorded)
     assert code in (0, 3), out  # a machine that is too busy may leave it open, but raises no false alarm
