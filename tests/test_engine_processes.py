@@ -140,7 +140,7 @@ def test_the_call_runs_on_an_engine(home: Path) -> None:
 def test_a_mistake_that_only_checks_can_find_leaves_no_folder(home: Path) -> None:
     done = run(home, "mistake", "--jobs", 2, "--set", "tent.lr=-1")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "lr" in done.stderr
+    assert "learning rate" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (home / "mistake").exists()
 
