@@ -8,8 +8,10 @@ Needs Linux, and root for the disks.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
+import re
 import sys
 import tempfile
 import time
@@ -31,6 +33,7 @@ from tta_bench.files import write_whole
 from tta_bench.measure.environment import describe
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+KEPT = Path(__file__).parents[2] / "results" / "torture"
 BEGIN, END = "<!-- made by make torture: begin -->\n", "<!-- made by make torture: end -->\n"
 Figures = dict[str, Any]
 
@@ -61,11 +64,10 @@ def _hostile(share: float) -> Figures:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything; writes no page")
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything; keeps no figures")
     parser.add_argument("--only", default="", help="only trials whose name has one of these words")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    rows = []
     with tempfile.TemporaryDirectory() as home:
         scene = Scene(Path(home))
         for name, trial in trials(scene, 0.1 if args.quick else 1).items():
@@ -73,18 +75,32 @@ def main() -> int:
                 continue
             began = time.monotonic()
             figures = trial()
-            rows.append(f"| {name} | {', '.join(f'{key}: {value}' for key, value in figures.items())} |")
             print(f"{name} ({time.monotonic() - began:.0f} s): {figures}", flush=True)
-    if not args.quick and not args.only:
-        when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-        machine = f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}"
-        table = "\n".join(["| trial | what came of it |", "|---|---|", *rows])
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        after = rest.partition(END)[2]
-        commit = describe(torch.device("cpu"))["commit"]
-        text = f"{before}{BEGIN}\nMade on {when} at commit {commit} ({machine}).\n\n{table}\n\n{END}{after}"
-        write_whole(PAGE, text.encode())
+            if not args.quick:
+                keep(name, figures)
     return 0
+
+
+def keep(name: str, figures: Figures) -> None:
+    """Save a trial's figures, and make the page's table from all that are saved."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    commit = describe(torch.device("cpu"))["commit"]
+    when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    content = {"trial": name, "figures": figures, "date": when, "commit": commit}
+    slug = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+    write_whole(KEPT / f"{slug}.json", f"{json.dumps(content, indent=1)}\n".encode())
+    saved = [json.loads(file.read_text()) for file in KEPT.glob("*.json")]
+    order = list(trials(Scene.__new__(Scene), 1))
+    rows = [
+        f"| {one['trial']} | {', '.join(f'{key}: {value}' for key, value in one['figures'].items())} "
+        f"| {one['date']}, {one['commit']} |"
+        for one in sorted(saved, key=lambda one: order.index(one["trial"]))
+    ]
+    table = "\n".join(["| trial | what came of it | made |", "|---|---|---|", *rows])
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    machine = f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}"
+    text = f"{before}{BEGIN}\n{table}\n\n{machine}.\n{END}{rest.partition(END)[2]}"
+    write_whole(PAGE, text.encode())
 
 
 if __name__ == "__main__":

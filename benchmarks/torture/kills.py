@@ -14,6 +14,8 @@ from typing import Any
 
 from benchmarks.torture.scene import CELLS, Scene, leftovers, predictions
 
+PART = ("--tasks", "contrast", "--seeds", "0")  # two cells have every kind of write
+
 
 def random_kills(scene: Scene, count: int, seed: int = 0, *, real: int = 10) -> dict[str, Any]:
     """Kill -9 at random moments; every `real`-th time the whole command with its worker, else a forked run."""
@@ -53,11 +55,11 @@ def every_write(scene: Scene) -> dict[str, Any]:
     steps = wrong = unfinished = 0
     while True:
         out = scene.home / f"write-{steps}"
-        is_complete = _fork_and(scene, out, None, stop_at=steps)
+        is_complete = _fork_and(scene, out, None, stop_at=steps, words=PART)
         if is_complete:
             break
         steps += 1
-        unfinished += not _fork_and(scene, out, None)
+        unfinished += not _fork_and(scene, out, None, words=PART)
         wrong += len(scene.wrong(out))
         shutil.rmtree(out, ignore_errors=True)
     return {"writes": steps, "damaged or other results": wrong, "folders that could not go on": unfinished}
@@ -91,12 +93,12 @@ def signals(scene: Scene, count: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _fork_and(scene: Scene, out: Path, wait: Any, stop_at: int | None = None) -> bool:
+def _fork_and(scene: Scene, out: Path, wait: Any, stop_at: int | None = None, words: tuple[str, ...] = ()) -> bool:
     """Fork a run in this warm process; kill it after `wait`, or at a write, or let it end. True if it ended well."""
     pid = os.fork()
     if pid == 0:
         with suppress(BaseException):
-            _run_forked(scene, out, stop_at)
+            _run_forked(scene, out, stop_at, words)
         os._exit(1)
     if wait is not None:
         wait()
@@ -105,14 +107,14 @@ def _fork_and(scene: Scene, out: Path, wait: Any, stop_at: int | None = None) ->
     return os.waitstatus_to_exitcode(status) == 0
 
 
-def _run_forked(scene: Scene, out: Path, stop_at: int | None) -> None:
+def _run_forked(scene: Scene, out: Path, stop_at: int | None, words: tuple[str, ...]) -> None:
     from tta_bench.cli.main import main
 
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1), os.dup2(null, 2)
     if stop_at is not None:
         _stop_at_write(stop_at, out)
-    os._exit(main([*scene.words(out), "--in-process"]))
+    os._exit(main([*scene.words(out), *words, "--in-process"]))
 
 
 def _stop_at_write(number: int, out: Path) -> None:
