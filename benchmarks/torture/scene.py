@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from tta_bench.cli.main import main
 from tta_bench.errors import UserError
 from tta_bench.files import process_name
 from tta_bench.records.store import Store
@@ -32,7 +35,8 @@ class Scene:
         self.home = home
         self.suite = home / "torture.yaml"
         self.suite.write_text(SUITE)
-        done = self.start(home / "reference").wait()
+        with redirect_stdout(StringIO()):  # here, so that forked runs find everything imported
+            done = main([*self.words(home / "reference"), "--in-process"])
         self.expected = predictions(home / "reference")
         if done != 0 or len(self.expected) != CELLS:
             raise RuntimeError(f"the reference run ended with status {done} and {len(self.expected)} cells")
