@@ -82,17 +82,22 @@ def main() -> int:
 
 
 def keep(name: str, figures: Figures) -> None:
-    """Save a trial's figures, and make the page's table from all that are saved."""
+    """Save a trial's figures, and make the page's table again."""
     KEPT.mkdir(parents=True, exist_ok=True)
     commit = describe(torch.device("cpu"))["commit"]
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     content = {"trial": name, "figures": figures, "date": when, "commit": commit}
     slug = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
     write_whole(KEPT / f"{slug}.json", f"{json.dumps(content, indent=1)}\n".encode())
+    write_page()
+
+
+def write_page() -> None:
+    """Make the page's table from all figures that are saved."""
     saved = [json.loads(file.read_text()) for file in KEPT.glob("*.json")]
     order = list(trials(Scene.__new__(Scene), 1))
     rows = [
-        f"| {one['trial']} | {', '.join(f'{key}: {value}' for key, value in one['figures'].items())} "
+        f"| {one['trial']} | {', '.join(f'{key}: {n}' for key, n in one['figures'].items() if isinstance(n, int))} "
         f"| {one['date']}, {one['commit']} |"
         for one in sorted(saved, key=lambda one: order.index(one["trial"]))
     ]
