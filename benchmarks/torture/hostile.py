@@ -75,6 +75,8 @@ def verdicts(
         records = run(deeds, home / "all", **how)
     honest = {key(record): record for record in records if record["label"] in HONEST}
     for cell, expected in alone.items():
+        if honest[cell]["status"] != "done":
+            raise AssertionError(f"{cell}: failed: {honest[cell]['reason']}")
         if honest[cell]["bytes"] != expected:
             raise AssertionError(f"{cell}: a hostile method changed its predictions")
     found: dict[str, str] = {}
