@@ -15,21 +15,12 @@ import pytest
 
 import tta_bench
 from tests import slurm
+from tests.test_many_processes import SUITE
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.journal import Life
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
 
-SUITE = """
-name: shared
-about: a test
-model: digits-vit
-batch_size: 32
-tasks: [contrast, fog, snow]
-data: {kind: digits-c, severity: 5}
-methods: {source: {}, tent: {}}
-seeds: [0, 1]
-"""
 CELLS = 12
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 

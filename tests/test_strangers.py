@@ -226,4 +226,4 @@ def test_manifests_are_checked(tmp_path: Path) -> None:
     keep(store, make_record("sar"), predict([True, False]))
     store.manifest.write_text(json.dumps({"suite": "t"}))
     (finding,) = [f for f in verify([store.folder])[0].failures if f.check == "files"]
-    assert finding.text == "is of suite 's', its folder of 't'"
+    assert finding.text == "belongs to suite 's', its folder to 't'"

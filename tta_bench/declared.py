@@ -1,4 +1,4 @@
-"""What a class declares, read from its source: importing a method would import torch, which may not be installed."""
+"""What a class declares, read from its source. Importing a method would need torch, which a light install lacks."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def bringing(path: str) -> tuple[str, ...]:
 
 
 def as_markdown() -> str:
-    """The table as it stands in docs/datasets.md."""
+    """The table of docs/datasets.md."""
     head = ("`download`", "file", "bytes", "checksum", "stated by", "licence", "becomes")
     lines = [head, ("---",) * len(head)]
     for name, entry in published().items():

@@ -82,8 +82,8 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Everything but what simply holds, which is counted."""
         counts = {check: dict(Counter(f.verdict for f in self.findings if f.check == check)) for check in CHECKS}
-        told = [vars(finding) for finding in self.findings if finding.verdict != "holds" or finding.text]
-        return {"ok": not self.failures, "checks": {k: v for k, v in counts.items() if v}, "findings": told}
+        shown = [vars(finding) for finding in self.findings if finding.verdict != "holds" or finding.text]
+        return {"ok": not self.failures, "checks": {k: v for k, v in counts.items() if v}, "findings": shown}
 
 
 def _counted(counts: Counter[Verdict]) -> str:

@@ -90,7 +90,7 @@ def _other_suite(record: Record, store: Store) -> str:
         owner = store.read_manifest().suite
     except UserError:
         return ""  # noted already
-    return "" if record.cell.suite == owner else f"is of suite '{record.cell.suite}', its folder of '{owner}'"
+    return "" if record.cell.suite == owner else f"belongs to suite '{record.cell.suite}', its folder to '{owner}'"
 
 
 def _miscounted(record: Record) -> str:

@@ -61,7 +61,7 @@ def _again(record: Record, store: Store, site: Site, audit: Audit, where: str) -
 @contextmanager
 def _threads(record: Record, site: Site) -> Iterator[None]:
     """As many threads as the record had, here and in workers: another number changes the last bits of sums."""
-    before, told = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    before, given = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
     count = min(record.environment.get("threads") or before, MOST_THREADS)
     torch.set_num_threads(count)
     os.environ["OMP_NUM_THREADS"] = str(count)
@@ -70,8 +70,8 @@ def _threads(record: Record, site: Site) -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         os.environ.pop("OMP_NUM_THREADS")
-        if told is not None:
-            os.environ["OMP_NUM_THREADS"] = told
+        if given is not None:
+            os.environ["OMP_NUM_THREADS"] = given
         binder(site).workers.close()  # they keep the threads that they started with
 
 
