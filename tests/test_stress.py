@@ -33,6 +33,7 @@ LABELS = np.arange(400) % 10
 def answers(prediction: Any, sure: Any = 0.9, label: Any = LABELS) -> Predictions:
     count = len(label)
     own = np.asarray(prediction, np.int32)
+    probabilities = np.where(np.arange(10)[:, None] == own, sure, (1 - np.asarray(sure)) / 9)
     return Predictions(
         index=np.arange(count, dtype=np.int32),
         label=np.asarray(label, np.int32),
@@ -41,6 +42,7 @@ def answers(prediction: Any, sure: Any = 0.9, label: Any = LABELS) -> Prediction
         in_top5=own == label,
         confidence=np.broadcast_to(np.float32(sure), count).astype(np.float32),
         entropy=np.broadcast_to(np.float32(1) - np.float32(sure), count).astype(np.float32),
+        brier=confidence.brier_scores(probabilities, np.asarray(label)),
     )
 
 
@@ -79,7 +81,8 @@ def test_a_source_with_few_classes_hides_a_collapse() -> None:
 
 def test_confidence_measures() -> None:
     sure, right = np.array([0.9, 0.8, 0.6, 0.5]), np.array([True, False, True, False])
-    assert confidence.brier_of_top(sure, right) == pytest.approx((0.01 + 0.64 + 0.16 + 0.25) / 4)
+    probabilities = np.array([[0.9, 0.2], [0.1, 0.5], [0.0, 0.3]])  # of three classes for two images
+    np.testing.assert_allclose(confidence.brier_scores(probabilities, np.array([0, 2])), [0.02, 0.04 + 0.25 + 0.49])
     np.testing.assert_allclose(confidence.risk_coverage(sure, right), [0, 1 / 2, 1 / 3, 1 / 2])
     np.testing.assert_allclose(confidence.risk_coverage(sure[::-1], right[::-1]), [0, 1 / 2, 1 / 3, 1 / 2])
     mean, accuracy, images = confidence.reliability(sure, right, bins=2)
@@ -120,7 +123,8 @@ def test_the_stress_table(folder: Path) -> None:
     worst, name, ece, brier, _, half, collapsed, _ = rows["source"]
     assert (worst.mean, name.word, half.mean) == (0.0, "7", pytest.approx(90.0))
     assert ece.mean == pytest.approx(0, abs=1e-4)
-    assert brier.mean == pytest.approx(0.9 * 0.01 + 0.1 * 0.81)
+    spread = (0.1 / 9) ** 2  # of each of the classes that share the rest
+    assert brier.mean == pytest.approx(0.9 * (0.01 + 9 * spread) + 0.1 * (0.81 + (1 - 0.1 / 9) ** 2 + 8 * spread))
     assert collapsed.word == "–"
     assert rows["falls"][6].word == "2/2"
 

@@ -33,6 +33,7 @@ IMAGE = {
     "in_top5": "in_top5",
     "confidence": "confidence",
     "entropy": "entropy",
+    "brier": "brier",
 }
 
 

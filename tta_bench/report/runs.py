@@ -71,6 +71,7 @@ class Runs:
             in_top5=nothing.astype(bool),
             confidence=nothing,
             entropy=nothing,
+            brier=nothing,
         )
 
     def index(self, cell: Cell) -> NDArray[np.int32]:

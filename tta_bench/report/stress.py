@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from tta_bench.measure import confidence
 from tta_bench.measure.collapse import collapsed_at
 from tta_bench.papers.answers import BASELINE
@@ -14,10 +16,10 @@ from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
 from tta_bench.report.values import FAILED, NONE, Table, Value
 
-COLUMNS = ("worst class %", "it is", "ECE %", "Brier (top)", "AURC %", "surest half %", "collapsed", "resets")
+COLUMNS = ("worst class %", "it is", "ECE %", "Brier", "AURC %", "surest half %", "collapsed", "resets")
 NOTES = (
     "worst class: accuracy on a stream's worst class, mean over streams; it is: the class that is worst most often.",
-    "Brier (top): of the predicted class alone; over all classes it needs probabilities, which records do not have.",
+    "Brier: squared distance of all classes' probabilities from the truth, from 0 to 2; lower is better.",
     "AURC: share of errors among the surest images, averaged over all coverages; lower is better.",
     "surest half: accuracy on the half of the images with the highest confidence.",
     "collapsed: streams on which a method ends with a third of Source's classes or fewer (docs/stress.md).",
@@ -75,7 +77,7 @@ def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
         worst.append(by_class[name])
         names.append(name)
         ece.append(record.ece)
-        brier.append(confidence.brier_of_top(found.confidence, found.correct))
+        brier.append(float(found.brier.mean(dtype=np.float64)))
         aurc.append(float(risk.mean()))
         half.append(1 - float(risk[(len(risk) - 1) // 2]))
     has_source = row.first.cell.method != BASELINE and any(_with_source(row.done, comparison))
