@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -161,24 +161,49 @@ def test_the_command_line_offers_every_criterion(cli: Cli) -> None:
     assert f"{{{','.join(criteria.CRITERIA)}}}" in shown
 
 
-def test_a_run_warns_of_a_collapse(small_suite: Path, tmp_path: Path) -> None:
-    """A method that always answers with one class, on a stream where Source answers with several."""
+class Falls(Method):
+    """Answers with one class for some batches, and as Source does for the others."""
 
-    class Stuck(Method):
-        def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:
-            super().__init__(model, num_classes=num_classes, batch_size=batch_size)
+    stuck: ClassVar[range] = range(0)
 
-        def adapt(self, batch: Tensor) -> Tensor:
-            return torch.eye(self.num_classes)[torch.zeros(len(batch), dtype=torch.long)]
+    def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:
+        super().__init__(model, num_classes=num_classes, batch_size=batch_size)
+        self.seen = 0
 
-    said: list[str] = []
-    watcher = Watcher()
-    watcher.on_warning = said.append  # type: ignore[method-assign]
-    registry.add("stuck", Stuck)
+    def adapt(self, batch: Tensor) -> Tensor:
+        self.seen += 1
+        same = torch.eye(self.num_classes)[torch.zeros(len(batch), dtype=torch.long)]
+        return same if self.seen - 1 in self.stuck else self.model(batch).detach()
+
+
+class Listener(Watcher):
+    """Keeps warnings, with the number of images that the cell had done."""
+
+    def __init__(self) -> None:
+        self.images = 0
+        self.said: list[tuple[int, str]] = []
+
+    def on_batch(self, images: int, accuracy: float) -> None:
+        self.images = images
+
+    def on_warning(self, text: str) -> None:
+        self.said.append((self.images, text))
+
+
+@pytest.mark.parametrize("recovers", [False, True])
+def test_a_run_warns_of_a_collapse_while_the_cell_runs(small_suite: Path, tmp_path: Path, recovers: bool) -> None:
+    Falls.stuck = range(8) if recovers else range(20)
+    registry.add("falls", Falls)
+    watcher = Listener()
     try:
-        asked = requests(small_suite, methods=("source", "stuck"), tasks=("brightness",), limit=160)
+        asked = requests(small_suite, methods=("source", "falls"), tasks=("brightness",), batch_size=16, limit=20 * 16)
         run_specs(asked, CPU, Store.create(tmp_path / "out", "small"), watcher)
     finally:
-        registry.installed().given.pop("stuck")
-    (warning,) = said
-    assert warning.startswith("stuck on brightness, seed 0 collapsed at batch ")
+        registry.installed().given.pop("falls")
+    (images, warning), *later = watcher.said
+    assert images == 128
+    assert warning == (
+        "falls on brightness, seed 0 collapsed at batch 8 of 20: 100 % of its last 128 predictions are the same class"
+    )
+    recovered = "falls on brightness, seed 0 recovered from its collapse before the stream ended"
+    assert later == ([(320, recovered)] if recovers else [])

@@ -12,7 +12,7 @@ def brier_scores(probabilities: NDArray[np.floating], label: NDArray[np.integer]
     """The Brier score of each image over all classes (a row each), in [0, 2]: the squared distance from the truth."""
     gap = probabilities.astype(np.float64)
     gap[label, np.arange(len(label))] -= 1
-    return (gap**2).sum(0).astype(np.float32)
+    return np.asarray((gap**2).sum(0), np.float32)
 
 
 def reliability(
