@@ -19,6 +19,7 @@ from tta_bench.records.conditions import TimeConditions
 from tta_bench.records.live import schedule_digest
 
 SCHEMA = 3
+WORKER, HERE = "worker", "host"  # the process that adapted: one of its own, or the one that has the labels
 Moment = Annotated[
     str,
     Meta(pattern=r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00)?\Z", title="a UTC time as in 2026-01-31T23:59:59+00:00"),
