@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from benchmarks.torture import hostile
 from tests.works import requests, works
 from tta_bench.errors import CellFailed
 from tta_bench.records.store import Store
+from tta_bench.runs import execute
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import SourceSeconds, run_at, run_left
 from tta_bench.runs.host import WorkHost
@@ -83,6 +86,19 @@ def test_a_time_limit_ends_a_cell(small_suite: Path) -> None:
     (work,) = works(small_suite, methods=("tent",), limit=64, tasks=("contrast",))
     with Workers() as own, pytest.raises(CellFailed, match=r"the cell took longer than 0.01 s \(--time-limit\)"):
         own.adapt(WorkHost(work, lambda images, accuracy: None), time_limit=0.01)
+
+
+def test_a_limit_that_was_asked_for_holds_for_a_single_batch_too(
+    small_suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "PATIENCE", 0.01)
+    (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
+    places = Binder(ISOLATED), Binder(replace(ISOLATED, time_limit=300.0))
+    with closing(places[0].workers), pytest.raises(CellFailed, match=r"a single batch took longer than 0.01 s"):
+        run_at(work, places[0])
+    with closing(places[1].workers):
+        record, _ = run_at(work, places[1], time_limit=300.0)
+    assert record.environment["process"] == "worker"
 
 
 def test_the_default_limit_is_a_multiple_of_sources_time(small_suite: Path, tmp_path: Path) -> None:
