@@ -41,6 +41,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The whole command line; building it imports nothing heavy."""
     from tta_bench.cli import (
+        calibrate,
         check,
         compare,
         download,
@@ -81,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
         tune,
         train_source,
         make_corrupted,
+        calibrate,
         inspect_,
         figure,
         timing,

@@ -38,6 +38,8 @@ from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec
 from tta_bench.runs.standby import require_predict
 from tta_bench.runs.workers import PATIENCE, WorkerDied
+from tta_bench.streams import changing
+from tta_bench.streams.scenarios import Ccc
 
 TIMES_SOURCE, LEAST_LIMIT = 50.0, 600.0  # the default time limit of a cell: in Source's times, and in seconds
 POLL = 0.5  # seconds between checks of cells that other processes run
@@ -88,6 +90,10 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
         refuse_missing_bf16(place.device)
     streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
     for spec in streams.values():
+        if isinstance(spec.protocol, Ccc):
+            where = spec.suite, spec.seed, spec.tasks, place.site.data_root
+            changing.inspect(spec.protocol, place.dataset(spec), spec.data, *where)
+            continue
         for task in spec.tasks:
             for severity in sorted(set(spec.protocol.severities), key=str):
                 dataset = place.dataset(spec)  # before weights are loaded, which may need a download
