@@ -46,13 +46,14 @@ def collapsed_at(own: Labels, source: Labels, batch_size: int, window: int = WIN
     A method that recovers before the stream ends, as by a reset, has not collapsed. Where Source itself answers with
     fewer than three classes, no collapse can be seen.
     """
-    ends = list(range(batch_size, len(own) + batch_size, batch_size))
+    ends = [min(end, len(own)) for end in range(batch_size, len(own) + batch_size, batch_size)]
     first = None
-    for number, end in enumerate(ends):
-        if min(end, len(own)) < min(window, len(own)):
-            continue
-        kept = slice(max(0, min(end, len(own)) - window), end)
-        first = (number if first is None else first) if _is_collapsed(signals(own[kept], source[kept])) else None
+    for number in reversed(range(len(ends))):  # most streams end well, which the last window shows
+        end = ends[number]
+        kept = slice(max(0, end - window), end)
+        if end < min(window, len(own)) or not _is_collapsed(signals(own[kept], source[kept])):
+            break
+        first = number
     return first
 
 
