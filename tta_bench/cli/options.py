@@ -44,7 +44,7 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     for cls in SCENARIOS.values():
         for f in fields(cls):
             text = f"{cls.name}: {f.metadata['help']} (default: {_shown(f.default)})"
-            how.add_argument(f"--{f.name}", help=text, **_reading(f))
+            how.add_argument(f"--{f.name}", help=text.replace("%", "%%"), **_reading(f))
     how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
     how.add_argument("--stream-speed", type=speed, default=0.0, metavar="SPEED", help=_STREAM_SPEED)
