@@ -123,7 +123,9 @@ def test_a_damaged_message_is_a_failure_of_the_cell(small_suite: Path) -> None:
 
 def test_hostile_plug_ins_are_contained() -> None:
     deeds = ("labels", "segfault", "copied-model")  # `make torture` has all
-    found = hostile.verdicts(deeds, limit=64, time_limit="300s", tasks=("contrast",))
+    outcome = hostile.attack(deeds, limit=64, time_limit="300s", tasks=("contrast",))
+    assert (outcome.uncontained, outcome.honest, outcome.touched) == ([], 3, [])
+    found = outcome.verdicts
     assert found["labels"] == "ran as Source does"
     assert found["segfault"] == "its process was killed by SIGSEGV"
     assert "computes as much as 9.0 forwards per image outside the counted passes" in found["copied-model"]

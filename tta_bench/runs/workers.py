@@ -40,6 +40,7 @@ PATIENCE = 600.0  # seconds that a method may take for one batch, or a worker to
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from tta_bench.system import die_with_parent; die_with_parent(); "  # first: importing torch takes seconds
     "from tta_bench.runs.worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 
