@@ -99,15 +99,15 @@ def _way(first: str, second: str, found: Calibration, target: float) -> list[Poi
 
 def _cheapest(cost: Floats) -> list[tuple[int, int]]:
     """The cheapest way from the last row of column 0 to row 0 of the last column, by single steps up or right."""
-    total, rows, columns = cost.copy(), *cost.shape
+    rows, columns = cost.shape
+    total = np.full((rows + 1, columns + 1), np.inf)  # with a border; column j of `cost` is column j + 1 here
     for i in range(rows - 1, -1, -1):
-        for j in range(columns):
-            before = [total[i + 1, j]] * (i + 1 < rows) + [total[i, j - 1]] * (j > 0)
-            total[i, j] += min(before, default=0.0)
-    i, j = 0, columns - 1
-    way = [(i, j)]
-    while (i, j) != (rows - 1, 0):
-        down = i + 1 < rows and (j == 0 or total[i + 1, j] <= total[i, j - 1])
-        i, j = (i + 1, j) if down else (i, j - 1)
-        way.append((i, j))
+        for j in range(1, columns + 1):
+            is_start = (i, j) == (rows - 1, 1)
+            total[i, j] = cost[i, j - 1] + (0 if is_start else min(total[i + 1, j], total[i, j - 1]))
+    i, j = 0, columns
+    way = [(0, columns - 1)]
+    while (i, j) != (rows - 1, 1):
+        i, j = (i + 1, j) if total[i + 1, j] <= total[i, j - 1] else (i, j - 1)
+        way.append((i, j - 1))
     return way[::-1]
