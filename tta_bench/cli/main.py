@@ -41,6 +41,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The whole command line; building it imports nothing heavy."""
     from tta_bench.cli import (
+        board,
         check,
         compare,
         download,
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
         inspect_,
         list_,
         make_corrupted,
+        pack,
         profile,
         report,
         run,
@@ -74,6 +76,8 @@ def parser() -> argparse.ArgumentParser:
         report,
         compare,
         verify,
+        pack,
+        board,
         list_,
         suite,
         check,

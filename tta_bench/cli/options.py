@@ -196,6 +196,12 @@ def _harmless(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 
 
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """The runs that a command reads: not paths, because an address has two slashes."""
+    about = "run folder, packed run, or the web address of one; several are merged"
+    parser.add_argument("dirs", nargs="+", metavar="RUN", help=about)
+
+
 def say_written(files: Iterable[Path], screen: Console) -> None:
     """Names files on one line, however long: a name that is broken into two cannot be copied."""
     screen.print(f"Written: {', '.join(map(str, files))}", soft_wrap=True)
