@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from tta_bench import parse, validate
 from tta_bench.annotations import Count, Name
 from tta_bench.errors import UserError
-from tta_bench.files import read_whole
+from tta_bench.files import read_whole, write_whole
 from tta_bench.packed.places import run_folder
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
@@ -26,6 +27,7 @@ FILE, RUN = "submission.yaml", "run.zip"
 BOARD = Path("results/board")
 MOST_TEXT = 2**17  # bytes of submission.yaml
 MOST_RUN = 100 * 10**6  # bytes of run.zip; GitHub refuses larger files
+TODO = "TODO"  # what `board new` leaves to be filled in
 DEFAULTS = "defaults"  # in `chosen_on`: nothing was chosen, all settings are the published ones
 
 # One line without markup, control characters or signs that turn the direction of text.
@@ -178,6 +180,19 @@ def read_board(folder: Path) -> list[Submission]:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder: expected a board, with one folder per submission")
     return [read_submission(path) for path in sorted(folder.iterdir()) if path.is_dir()]
+
+
+def write_entry(entry: Entry, file: Path) -> None:
+    """Write a submission.yaml that reads back as the same entry; keys with default values are omitted."""
+    import yaml
+
+    content = msgspec.to_builtins(entry)
+    short = {f.name: content[f.name] for f in fields(entry) if getattr(entry, f.name) != validate.default(f)}
+    text = yaml.safe_dump(short, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
+    try:
+        write_whole(file, f"# Keys: tta-bench board schema. How to submit: docs/board.md\n{text}".encode())
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written ({error.strerror})") from error
 
 
 def _check_date(text: str) -> None:
