@@ -9,8 +9,10 @@ predictions changed, once for each of several suites that differ in name alone. 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +23,7 @@ import yaml
 from tests.chromium import Chromium, chromium
 from tta_bench.board.site import build
 from tta_bench.measure.metrics import scores_of
-from tta_bench.packed.pack import pack
-from tta_bench.records.predictions import Predictions
+from tta_bench.records.predictions import Predictions, digest
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 
@@ -52,34 +53,32 @@ def main() -> None:
 
 
 def make_board(run: Path, board: Path, submissions: int, suites: int) -> None:
+    """Packed runs are written straight away: saving 1,200 run folders first would take far longer than the build."""
     store = Store.open(run)
     records = [record for record in store.records() if record.status == "done"]
     label = next(record.label for record in records if record.cell.method != "source")
     chosen = [(record, store.predictions(record)) for record in records if record.label in ("source", label)]
-    for number in range(submissions):
-        for suite in range(suites):
-            with tempfile.TemporaryDirectory() as folder:
-                _submit(chosen, board, number, f"suite-{suite}", Path(folder) / "run")
+    source = [(record, found) for record, found in chosen if record.label == "source"]
+    other = [(record, found) for record, found in chosen if record.label == label]
+    for number in range(suites):
+        suite = f"suite-{number}"
+        same = [file for pair in source for file in _files(*pair, suite, "source")]
+        for submission in range(submissions):
+            _submit(other, same, board / f"method-{submission}-{suite}", submission, suite)
 
 
-def _submit(chosen: list[tuple[Record, Predictions]], board: Path, number: int, suite: str, run: Path) -> None:
-    store = Store.create(run, suite)
-    rng = np.random.default_rng([number, len(suite)])
+def _submit(
+    chosen: list[tuple[Record, Predictions]], same: list[tuple[str, bytes]], folder: Path, number: int, suite: str
+) -> None:
+    rng = np.random.default_rng([number, int(suite[-1])])
     share = 0.3 * rng.random()  # of the predictions that change
+    files = [("manifest.json", json.dumps({"suite": suite}).encode()), *same]
     for record, predictions in chosen:
-        cell, label = replace(record.cell, suite=suite), record.label
-        if cell.method != "source":
-            label = f"method-{number}"
-            cell = replace(cell, method=label)
-            changed = rng.random(len(predictions)) < share
-            guess = np.where(changed, rng.permutation(predictions.prediction), predictions.prediction)
-            predictions = replace(predictions, prediction=guess.astype(np.int32))
-        made = replace(record, cell=cell, label=label, **scores_of(predictions, cell.tasks))
-        store.save(made, predictions)
-    name = f"method-{number}-{suite}"
-    (board / name).mkdir(parents=True)
+        changed = rng.random(len(predictions)) < share
+        guess = np.where(changed, rng.permutation(predictions.prediction), predictions.prediction)
+        files += _files(record, replace(predictions, prediction=guess.astype(np.int32)), suite, f"method-{number}")
     content = {
-        "id": name,
+        "id": folder.name,
         "title": f"Perturbed predictions, share {share:.3f}.",
         "who": {"name": f"Group {number % 40}", "link": "https://example.org"},
         "package": {"name": "tta-made", "version": "1.0", "link": "https://example.org"},
@@ -87,8 +86,19 @@ def _submit(chosen: list[tuple[Record, Predictions]], board: Path, number: int, 
         "chosen_on": ["defaults"],
         "date": f"2026-{1 + number % 12:02d}-{1 + number % 28:02d}",
     }
-    (board / name / "submission.yaml").write_text(yaml.safe_dump(content))
-    pack(run, board / name / "run.zip")
+    folder.mkdir(parents=True)
+    (folder / "submission.yaml").write_text(yaml.safe_dump(content))
+    with zipfile.ZipFile(folder / "run.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, member in files:
+            archive.writestr(name, member)
+
+
+def _files(record: Record, predictions: Predictions, suite: str, method: str) -> list[tuple[str, bytes]]:
+    """A record and its predictions as a packed run has them."""
+    cell, content = replace(record.cell, suite=suite, method=method), predictions.to_bytes()
+    scores = scores_of(predictions, cell.tasks)
+    made = replace(record, cell=cell, label=method, predictions=digest(content), **scores)
+    return [(f"cells/{cell.slug}.json", made.to_bytes()), (f"cells/{cell.slug}.npy", content)]
 
 
 def paints(browser: Chromium, site: Path) -> Iterator[tuple[str, float]]:
