@@ -7,7 +7,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-speed wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-speed board wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -126,6 +126,15 @@ results-speed: $(READY)   ## make results/digits-speed: four corruptions as live
 		--out $(RUNS)/digits-speed
 	mkdir -p results/digits-speed && cp $(RUNS)/digits-speed/report/sweep.* results/digits-speed
 	$(BIN)/tta-bench figure $(RUNS)/digits-speed speed --out results/digits-speed/speed.png
+
+# Those that run on a ViT without weights or data of your own.
+BOARD_METHODS := source,tent,eta,eata,sar,dpal,dpal-official,t3a,cfa,lame,rdumb,foa,foa-shift,cotta,memo,adacontrast,deyo,roid,cmf
+
+board: $(READY)           ## make results/board: an entry for each built-in method on digits-c-5, three seeds (hours on 2 cores)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --methods $(BOARD_METHODS) --seeds 0,1,2 --jobs 2 \
+		--out $(RUNS)/board-digits-c-5
+	$(BIN)/python -m benchmarks.board_entries $(RUNS)/board-digits-c-5 results/board
+	for entry in results/board/*/; do $(BIN)/tta-bench board check $$entry || exit; done
 
 figures: $(READY)         ## make the figures of docs/figures.md from `make results`
 	$(BIN)/tta-bench run --suite digit-pairs-ablation-rho --out $(RUNS)/digit-pairs-ablation-rho

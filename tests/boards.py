@@ -1,55 +1,119 @@
-"""A board for tests: submissions with packed runs that never ran."""
+"""A small suite, a board for it, and submissions that hold in every respect, made without running anything."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
-from tests.records import keep, make_record, predict
+from tests.honest import honest_record
+from tests.records import keep
+from tta_bench.board.submission import FILE, RUN, Entry, Package, Who, write_entry
 from tta_bench.packed.pack import pack
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Record
 from tta_bench.records.store import Store
+from tta_bench.suites import suite as suites
+from tta_bench.suites.suite import Suite
+from tta_bench.verify import reference, streams
 
-TASKS = ("contrast", "fog", "snow")
-IMAGES, BATCH = 400, 10
-WHO = {"name": "Ada L.", "link": "https://example.org/ada"}
-PACKAGE = {"name": "tta-mine", "version": "1.0", "link": "https://example.org/mine", "commit": "1a2b3c4"}
+TASKS = ("contrast", "brightness")
+SUITE = Suite(
+    name="two-digits",
+    about="two tasks of the embedded digits",
+    data={"kind": "digits-c", "severity": 5},
+    tasks=TASKS,
+    model="digits-vit",
+    batch_size=32,
+    methods={"source": {}, "tent": {"lr": 0.03}},
+)
+OTHER = replace(SUITE, name="two-digits-holdout", tasks=("saturate", "spatter"))
+SEEDS = (0, 1, 2)
+SETTINGS = {"strength": 0.2}
+ENTRY = Entry(
+    id="mine",
+    title="Averages logits over batches",
+    who=Who("Ada Stranger", "https://example.org/ada"),
+    package=Package("tta-bench-mine", "1.0", "https://example.org/mine"),
+    division="closed",
+    chosen_on=(OTHER.name,),
+    date="2026-01-31",
+    settings={"mine": SETTINGS},
+)
+Change = Callable[[Record, Predictions], tuple[Record, Predictions]]
 
 
-def make_run(folder: Path, rows: dict[str, float], *, suite: str = "s", seeds: int = 2, **changes: Any) -> Path:
-    """A run folder with these rows and about these accuracies; whoever shares a label shares its predictions."""
-    store = Store.create(folder, suite)
-    for task_number, task in enumerate(TASKS):
-        for seed in range(seeds):
-            stream = np.random.default_rng([7, task_number, seed])
-            order, hard = stream.permutation(IMAGES), stream.random(IMAGES)
-            for number, (label, level) in enumerate(rows.items()):
-                own = np.random.default_rng([sum(map(ord, label)), task_number, seed])
-                noise = own.normal(0, 0.1, IMAGES) + 0.05 * np.sin(np.arange(IMAGES) / 60)
-                method = label if label.isalnum() else "odd"
-                record = make_record(method, suite=suite, task=task, seed=seed, ms=1.0 + number, **changes)
-                record = replace(record, label=label, samples=IMAGES, batch_seconds=[0.01 + 0.01 * number] * 40)
-                keep(store, record, predict(hard + noise < level, index=order, label=order % 5))
+def library() -> suites.Library:
+    """The installed suites and the two of these tests."""
+    return suites.Library({"two-digits": {"tests": SUITE}, OTHER.name: {"tests": OTHER}, **_installed().claims})
+
+
+_installed = suites.library
+expected = cache(streams._expected.__wrapped__)  # the original keeps fewer streams than this suite has
+
+
+def whole_record(method: str, task: str, seed: int) -> tuple[Record, Predictions]:
+    """A record of one stream of the small suite: Source at its reference, others two points better."""
+    name = json.dumps((SUITE.name, [task], "normal", {}, seed, None, SUITE.data))
+    stream = expected(name, None)
+    source, _ = honest_record(method, task)
+    share = _references()[json.dumps(SUITE.data, sort_keys=True), source.cell.weights, task]
+    count = len(stream.index)
+    score = share + 0.02 * (method != "source")
+    right = np.arange(count) * 7 % count < round(score * count)
+    off = 1 + sum(map(ord, method)) % 7  # another method is wrong in another way
+    predictions = Predictions(
+        index=stream.index.astype(np.int32),
+        label=stream.label.astype(np.int32),
+        prediction=np.where(right, stream.label, (stream.label + off) % 10).astype(np.int32),
+        task=np.zeros(count, np.int16),
+        in_top5=right,
+        confidence=np.full(count, 0.7, np.float32),
+        entropy=np.full(count, 0.5, np.float32),
+    )
+    settings: dict[str, Any] = {"mine": SETTINGS, "tent": {"lr": 0.03, "momentum": 0.9, "steps": 1}}.get(method, {})
+    cell = replace(
+        source.cell, suite=SUITE.name, seed=seed, stream=stream.digest, images=stream.images, settings=settings
+    )
+    return replace(source, cell=cell, label=method), predictions
+
+
+_references = reference.references
+
+
+def whole_run(folder: Path, methods: Sequence[str] = ("source", "mine")) -> Path:
+    """A complete run of the small suite."""
+    store = Store.create(folder, SUITE.name)
+    for method in methods:
+        for task in TASKS:
+            for seed in SEEDS:
+                keep(store, *whole_record(method, task, seed))
+    store.note_command(["tta-bench", "run"], TASKS, methods)
     return folder
 
 
-def add_submission(board: Path, name: str, run: Path, **changes: Any) -> Path:
-    """A submission with this run; `changes` are of its submission.yaml."""
-    folder = board / name
-    folder.mkdir(parents=True)
-    content = {
-        "id": name,
-        "title": "Something new.",
-        "who": WHO,
-        "package": PACKAGE,
-        "division": "closed",
-        "chosen_on": ["defaults"],
-        "date": "2026-11-01",
-        **changes,
-    }
-    (folder / "submission.yaml").write_text(yaml.safe_dump(content))
-    pack(run, folder / "run.zip")
+def submit(run: Path, folder: Path, entry: Entry = ENTRY, **changes: Any) -> Path:
+    """A submission of this run."""
+    entry = replace(entry, **{"id": folder.name, **changes})
+    pack(run, folder / RUN)
+    write_entry(entry, folder / FILE)
     return folder
+
+
+def changed_run(run: Path, out: Path, change: Change, method: str = "mine", every: bool = False) -> Path:
+    """A copy of a run in which one cell of a row, or every one, is forged with fresh digests."""
+    old, new = Store.open(run), Store.create(out, SUITE.name)
+    left = 10**6 if every else 1
+    for record in old.records():
+        predictions = old.predictions(record)
+        if record.label == method and left:
+            left -= 1
+            record, predictions = change(record, predictions)
+        new.save(record, predictions)
+    new.note_command(["tta-bench", "run"], TASKS, ["source", method])
+    return out

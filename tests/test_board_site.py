@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.boards import TASKS, add_submission, make_run
+from tests.board_runs import TASKS, add_submission, make_run
 from tests.chromium import PROGRAM, Chromium, chromium
 from tta_bench.board.site import build
 from tta_bench.cli.main import main

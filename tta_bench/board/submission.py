@@ -33,9 +33,8 @@ DEFAULTS = "defaults"  # in `chosen_on`: nothing was chosen, all settings are th
 # One line without markup, control characters or signs that turn the direction of text.
 _LINE = r"^(?=.*\S)[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069<>]+\Z"
 Line = Annotated[str, Meta(pattern=_LINE, max_length=300, title="one line of text without '<' and '>'")]
-Link = Annotated[
-    str, Meta(pattern=r"^https?://[^\s<>\"'\\]+\Z", max_length=500, title="an address that starts with https://")
-]
+_ADDRESS = r"https?://[^\s<>\"'\\]+"
+Link = Annotated[str, Meta(pattern=rf"^{_ADDRESS}\Z", max_length=500, title="an address that starts with https://")]
 Date = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\d\Z", title="a date as in 2026-01-31")]
 Id = Annotated[
     str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z", max_length=80, title="lower-case letters, digits, '-' and '.'")
@@ -54,7 +53,15 @@ class Who:
     """Who submits."""
 
     name: Annotated[Line, Meta(description="A person, a group or a company.")]
-    link: Annotated[Link, Meta(description="A page about them, such as a GitHub account.")]
+    link: Annotated[
+        str,
+        Meta(
+            pattern=rf"^({_ADDRESS})?\Z",
+            max_length=500,
+            title="an address that starts with https://, or nothing",
+            description="A page about them, such as a GitHub account.",
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -61,7 +62,10 @@ def _fetched(address: str, most: int) -> Path:
         refuse_large(size)
         space.require(folder, size, part.name)
 
-    transfer.fetch(address, part, expected=None, on_bytes=refuse_large, on_size=require)
+    try:
+        transfer.fetch(address, part, expected=None, on_bytes=refuse_large, on_size=require)
+    except UserError as error:  # a run has no mirror
+        raise UserError(re.split("(; |, or )--mirror", str(error))[0]) from error
     found = run_folder(part, most)
     part.unlink()
     return found
