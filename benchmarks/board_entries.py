@@ -1,7 +1,7 @@
 """Makes the entries of the built-in methods: `python -m benchmarks.board_entries RUN BOARD`.
 
-Each row of the run but Source becomes a submission `<row>-<suite>` with Source beside it. An existing entry keeps its
-reruns and its date.
+Each row of the run but Source becomes a submission `<row>-<suite>` with Source beside it. An entry that exists keeps
+its reruns and its date.
 """
 
 from __future__ import annotations

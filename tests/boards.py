@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +54,23 @@ def library() -> suites.Library:
 
 
 _installed = suites.library
+expected = cache(streams._expected.__wrapped__)  # the original keeps fewer streams than this suite has
 
 
 def whole_record(method: str, task: str, seed: int) -> tuple[Record, Predictions]:
     """A record of one stream of the small suite: Source at its reference, others two points better."""
     name = json.dumps((SUITE.name, [task], "normal", {}, seed, None, SUITE.data))
-    expected = streams._expected(name, None)
+    stream = expected(name, None)
     source, _ = honest_record(method, task)
     share = _references()[json.dumps(SUITE.data, sort_keys=True), source.cell.weights, task]
-    count = len(expected.index)
+    count = len(stream.index)
     score = share + 0.02 * (method != "source")
     right = np.arange(count) * 7 % count < round(score * count)
     off = 1 + sum(map(ord, method)) % 7  # another method is wrong in another way
     predictions = Predictions(
-        index=expected.index.astype(np.int32),
-        label=expected.label.astype(np.int32),
-        prediction=np.where(right, expected.label, (expected.label + off) % 10).astype(np.int32),
+        index=stream.index.astype(np.int32),
+        label=stream.label.astype(np.int32),
+        prediction=np.where(right, stream.label, (stream.label + off) % 10).astype(np.int32),
         task=np.zeros(count, np.int16),
         in_top5=right,
         confidence=np.full(count, 0.7, np.float32),
@@ -76,7 +78,7 @@ def whole_record(method: str, task: str, seed: int) -> tuple[Record, Predictions
     )
     settings: dict[str, Any] = {"mine": SETTINGS, "tent": {"lr": 0.03, "momentum": 0.9, "steps": 1}}.get(method, {})
     cell = replace(
-        source.cell, suite=SUITE.name, seed=seed, stream=expected.digest, images=expected.images, settings=settings
+        source.cell, suite=SUITE.name, seed=seed, stream=stream.digest, images=stream.images, settings=settings
     )
     return replace(source, cell=cell, label=method), predictions
 

@@ -34,12 +34,13 @@ from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.suites import suite as suites
-from tta_bench.verify import findings
+from tta_bench.verify import findings, streams
 
 
 @pytest.fixture(autouse=True)
 def _suites(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suites, "library", boards.library)
+    monkeypatch.setattr(streams, "_expected", boards.expected)
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ import pytest
 from tests.test_plugin import MINE, install, tta_bench
 from tta_bench.board.submission import FILE
 
-SUITES = """
-for_each: {part: [board, holdout]}
-name: one-digit-{part}
+SUITE = """
+name: one-digit-board
 about: a small suite of one task
 data: {kind: digits-c, severity: 5}
 tasks: [contrast]
@@ -21,28 +20,30 @@ methods: {source: {}}
 """
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stranger's package with a method, and the package of the board with a suite of one task."""
-    folder = tmp_path / "site"
+    folder = tmp_path_factory.mktemp("way") / "site"
     install(folder, "mine", "mine = mine:Mine", MINE)
     install(folder, "smallboard", "smallboard = smallboard_suites", "", group="suites")
-    (folder / "smallboard_suites").mkdir()
-    (folder / "smallboard_suites" / "__init__.py").write_text("")
-    held_out = SUITES.replace("{part: [board, holdout]}", "{part: [holdout]}").replace("[contrast]", "[saturate]")
-    (folder / "smallboard_suites" / "board.yaml").write_text(SUITES.replace("[board, holdout]", "[board]"))
-    (folder / "smallboard_suites" / "holdout.yaml").write_text(held_out)
+    home = folder / "smallboard_suites"
+    home.mkdir()
+    (home / "__init__.py").write_text("")
+    (home / "board.yaml").write_text(SUITE)
+    (home / "holdout.yaml").write_text(SUITE.replace("digit-board", "digit-holdout").replace("contrast", "saturate"))
     return folder
 
 
-def test_a_strangers_method_reaches_the_board(site: Path, tmp_path: Path) -> None:
-    run, mine = tmp_path / "run", tmp_path / "incoming" / "mine"
+@pytest.fixture(scope="module")
+def mine(site: Path) -> Path:
+    """A submission, made as docs/board.md says."""
+    run, folder = site.parent / "run", site.parent / "incoming" / "mine"
     command = ("run", "--suite", "one-digit-board", "--methods", "source,mine", "--seeds", "0,1,2", "--in-process")
     ran = tta_bench(site, *command, "--out", run)
     assert ran.returncode == 0, ran.stderr
-    made = tta_bench(site, "board", "new", run, "--out", mine)
+    made = tta_bench(site, "board", "new", run, "--out", folder)
     assert made.returncode == 0, made.stderr
-    text = (mine / FILE).read_text()
+    text = (folder / FILE).read_text()
     assert "name: mine" in text, "the package is known"
     for old, new in (
         ("TODO: one sentence on what is new", "Averages logits over batches"),
@@ -52,22 +53,24 @@ def test_a_strangers_method_reaches_the_board(site: Path, tmp_path: Path) -> Non
     ):
         assert old in text
         text = text.replace(old, new)
-    (mine / FILE).write_text(text)
+    (folder / FILE).write_text(text)
+    return folder
+
+
+def test_a_strangers_method_reaches_the_board(site: Path, mine: Path, tmp_path: Path) -> None:
+    code = (site / "mine.py").read_text()
     (site / "mine.py").write_text("raise SystemExit('code of the submission ran')")
     comment = tmp_path / "comment.md"
     checked = tta_bench(site, "board", "check", mine, "--comment", comment)
+    (site / "mine.py").write_text(code)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "accepted" in comment.read_text()
+    assert "mine: accepted" in comment.read_text()
     assert "Source scores its reference" in comment.read_text()
 
 
-def test_a_rerun_by_a_maintainer_is_noted(site: Path, tmp_path: Path) -> None:
-    """Of a run that is not complete: a maintainer may look first."""
-    run, mine = tmp_path / "run", tmp_path / "mine"
-    command = ("run", "--suite", "one-digit-board", "--methods", "source,mine", "--in-process", "--out", run)
-    assert tta_bench(site, *command).returncode == 0
-    assert tta_bench(site, "board", "new", run, "--out", mine).returncode == 0
+@pytest.mark.slow
+def test_a_rerun_by_a_maintainer_is_noted(site: Path, mine: Path) -> None:
     again = tta_bench(site, "board", "check", mine, "--rerun", "1", "--by", "Grace", "--seed", "0")
-    assert again.returncode == 1, "a seed is missing"
-    assert "Noted: run again by Grace, 1 cells, bit for bit" in again.stdout, again.stdout + again.stderr
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "Noted: run again by Grace, 1 cells, bit for bit" in again.stdout
     assert "by: Grace" in (mine / FILE).read_text()

@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tta_bench.cli import options
+from tta_bench.cli import board_build, options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "board",
-        help="make and check submissions to the board",
+        help="make and check submissions to the board, and build its site",
         description="A board is a folder with one folder per submission. See docs/board.md.",
     )
     parts = verb.add_subparsers(title="what to do", dest="what", required=True, metavar="WHAT")
     _add_check(parts)
+    board_build.add(parts)
     new = parts.add_parser("new", help="make a submission from a run folder: fill in what is left")
     new.add_argument("dir", type=Path, metavar="DIR", help="run folder with Source and your method")
     new.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder; its name becomes the id")

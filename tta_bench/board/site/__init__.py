@@ -21,7 +21,17 @@ from tta_bench.errors import UserError
 from tta_bench.report import page
 
 MARK = ".tta-bench-board"  # in every site, so that a build replaces no other folder
-SCRIPTS = ("random.js", "student.js", "serial.js", "stats.js", "data.js", "table.js", "compare.js", "cost.js", "method.js")
+SCRIPTS = (
+    "random.js",
+    "student.js",
+    "serial.js",
+    "stats.js",
+    "data.js",
+    "table.js",
+    "compare.js",
+    "cost.js",
+    "method.js",
+)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def _read(submission: Submission, runs: Runs) -> Run:
         shown.suite,
         shown.tasks,
         tuple(_row(line, shown.tasks, runs) for line in lines),
-        tuple([*runs.warnings(), *shown.notes]),
+        (*runs.warnings(), *shown.notes),
         hashlib.sha256(content).hexdigest(),
         len(content),
     )

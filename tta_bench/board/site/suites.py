@@ -58,7 +58,6 @@ class SuiteBoard:
         return [row for row in self.rows if row.entry.division == name]
 
 
-
 def slug(text: str) -> str:
     """A file name for any text: readable, and unique by a digest where characters were lost."""
     safe = re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip("-.")[:80]
