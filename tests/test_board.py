@@ -500,3 +500,22 @@ def test_reading_needs_no_torch(good: Path) -> None:
 
     code = "import sys; import tta_bench.board.check, tta_bench.packed.places; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
+
+
+def test_our_own_entries_pass_their_own_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import board_entries
+
+    theirs = whole_run(tmp_path / "run", ("source", "tent"))
+    words = ["board_entries", str(theirs), str(tmp_path / "board"), "--holdout", boards.OTHER.name]
+    monkeypatch.setattr("sys.argv", words)
+    assert board_entries.main() == 0
+    (entry,) = read_board(tmp_path / "board")
+    assert (entry.id, entry.entry.package, entry.entry.chosen_on) == (
+        "tent-two-digits",
+        "built-in",
+        (boards.OTHER.name,),
+    )
+    assert check(entry.folder)[0].accepted
+    before = (entry.folder / RUN).read_bytes()
+    assert board_entries.main() == 0, "made again in place"
+    assert (entry.folder / RUN).read_bytes() == before
