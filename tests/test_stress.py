@@ -65,6 +65,21 @@ def test_a_collapse_is_found_at_its_batch() -> None:
     assert collapsed_at(LABELS, LABELS, 20) is None
 
 
+def test_a_collapse_lasts_from_its_batch_to_the_end() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        own = LABELS.copy()
+        for start in rng.integers(len(own), size=2):
+            own[start : start + rng.integers(1, 300)] = 3
+        size, found = int(rng.integers(10, 90)), [False]
+        for end in range(size, len(own) + size, size):
+            last = slice(max(0, min(end, len(own)) - 128), end)
+            few = signals(own[last], LABELS[last])
+            found.append(min(end, len(own)) >= 128 and few.classes <= few.source_classes / 3)
+        well = max(batch for batch, fell in enumerate(found) if not fell)  # the last one, counted from 1
+        assert collapsed_at(own, LABELS, size) == (well if well < len(found) - 1 else None)
+
+
 def test_a_method_that_recovers_has_not_collapsed() -> None:
     own = LABELS.copy()
     own[20:200] = 3
@@ -105,6 +120,15 @@ def folder(tmp_path: Path) -> Path:
             record = replace(make_record(method, seed=seed, batch_size=20), samples=400, batch_seconds=[0.1] * 20)
             keep(store, record, answers(own))
     return store.folder
+
+
+def test_streams_that_end_well_are_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(Store(folder), replace(make_record("holds", batch_size=20), samples=400), answers(LABELS))
+    runs, read = Runs([folder]), []
+    monkeypatch.setattr(Store, "predictions", lambda store, record: read.append(record.label))
+    table = compare([record for record in runs.records if record.label != "falls"])
+    assert collapse_notes(table, runs) == []
+    assert read == []
 
 
 def test_the_report_names_the_batch_of_a_collapse(folder: Path, cli: Cli) -> None:

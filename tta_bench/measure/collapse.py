@@ -67,11 +67,16 @@ class Alarm:
 
 
 def collapsed_at(own: Labels, source: Labels, batch_size: int, window: int = WINDOW) -> int | None:
-    """The batch, from 0, from which on a method has collapsed, to the end of the stream; None without one."""
-    alarm = Alarm(source, window)
-    for start in range(0, len(own), batch_size):
-        alarm.add(own[start : start + batch_size])
-    return alarm.since
+    """The batch, from 0, from which on a method has collapsed, to the end of the stream, as `Alarm` says; or None."""
+    size = min(window, len(own))
+    ends = [min(end, len(own)) for end in range(batch_size, len(own) + batch_size, batch_size)]
+    first = None
+    for number in reversed(range(len(ends))):  # most streams end well, which the last window shows
+        end = ends[number]
+        if end < size or not _is_collapsed(signals(own[end - size : end], source[end - size : end])):
+            break
+        first = number
+    return first
 
 
 def _is_collapsed(found: Signals) -> bool:

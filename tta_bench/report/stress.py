@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tta_bench.measure import confidence
-from tta_bench.measure.collapse import collapsed_at
+from tta_bench.measure.collapse import WINDOW, collapsed_at
 from tta_bench.papers.answers import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
@@ -40,6 +40,8 @@ def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
         return []
     found = []
     for record, source in _with_source(row.done, comparison):
+        if collapsed_at(runs.ending(record.cell), runs.ending(source.cell), WINDOW) is None:
+            continue
         own, base = runs.predictions(record.cell).prediction, runs.predictions(source.cell).prediction
         batch = collapsed_at(own, base, record.cell.batch_size)
         if batch is not None:
@@ -123,9 +125,8 @@ def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
 
 
 def _with_source(records: Sequence[Record], comparison: Comparison) -> Iterator[tuple[Record, Record]]:
-    source = {
-        record.cell.stream: record for row in comparison.rows for record in row.done if record.cell.method == BASELINE
-    }
+    rows = (row for row in comparison.rows if row.first.cell.method == BASELINE)
+    source = {record.cell.stream: record for row in rows for record in row.done}
     for record in records:
         if record.cell.stream in source:
             yield record, source[record.cell.stream]

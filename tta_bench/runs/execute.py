@@ -23,7 +23,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import Conditions
 from tta_bench.records.live import Live
 from tta_bench.records.predictions import Predictions
-from tta_bench.records.record import Record
+from tta_bench.records.record import HERE, WORKER, Record
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.alarms import Alarms
@@ -37,7 +37,9 @@ from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec
 from tta_bench.runs.standby import require_predict
-from tta_bench.runs.workers import WorkerDied
+from tta_bench.runs.workers import PATIENCE, WorkerDied
+from tta_bench.streams import changing
+from tta_bench.streams.scenarios import Ccc
 
 TIMES_SOURCE, LEAST_LIMIT = 50.0, 600.0  # the default time limit of a cell: in Source's times, and in seconds
 POLL = 0.5  # seconds between checks of cells that other processes run
@@ -88,6 +90,10 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
         refuse_missing_bf16(place.device)
     streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
     for spec in streams.values():
+        if isinstance(spec.protocol, Ccc):
+            where = spec.suite, spec.seed, spec.tasks, place.site.data_root
+            changing.inspect(spec.protocol, place.dataset(spec), spec.data, *where)
+            continue
         for task in spec.tasks:
             for severity in sorted(set(spec.protocol.severities), key=str):
                 dataset = place.dataset(spec)  # before weights are loaded, which may need a download
@@ -183,9 +189,16 @@ def run_at(
     A class that exists in this process only, as one from a notebook, runs here.
     """
     if place.site.in_process or work.setup.method in installed().given:
-        return run_cell(work, on_batch)
-    adapt = partial(place.workers.adapt, time_limit=time_limit)
+        return _noting(HERE, run_cell(work, on_batch))
+    patience = max(PATIENCE, place.site.time_limit or 0)  # a limit that was asked for holds for each batch, too
+    adapt = partial(place.workers.adapt, time_limit=time_limit, patience=patience)
     try:
-        return run_cell(work, on_batch, adapt)
+        return _noting(WORKER, run_cell(work, on_batch, adapt))
     except WorkerDied:  # once may be the machine's fault: another program took the memory
-        return run_cell(work, on_batch, adapt)
+        return _noting(WORKER, run_cell(work, on_batch, adapt))
+
+
+def _noting(process: str, ran: tuple[Record, Predictions]) -> tuple[Record, Predictions]:
+    """Note in a record which process adapted: only a worker has no labels."""
+    record, predictions = ran
+    return replace(record, environment={**record.environment, "process": process}), predictions
