@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +21,7 @@ from tta_bench.measure.collapse import collapsed_at, signals
 from tta_bench.method import Method
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.store import Store
-from tta_bench.report import criteria
+from tta_bench.report import criteria, stress
 from tta_bench.report.orders import orders_table
 from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
@@ -139,6 +140,15 @@ def test_the_report_names_the_batch_of_a_collapse(folder: Path, cli: Cli) -> Non
     assert status == 0
     assert "WARNING falls collapsed on fog" in shown
     assert "under stress" in shown
+    cli("report", folder, "--stress")
+    status, shown, _ = cli("verify", folder)
+    assert "no table of tta-bench has this name" not in shown
+    assert "is not what the records give" not in shown
+    table = folder / "report/classes.csv"
+    table.write_text(table.read_text().replace("100", "99", 1))
+    status, shown, _ = cli("verify", folder)
+    assert status == 1
+    assert "classes.csv: is not what the records give" in " ".join(shown.split())
 
 
 def test_the_stress_table(folder: Path) -> None:
@@ -151,6 +161,31 @@ def test_the_stress_table(folder: Path) -> None:
     assert brier.mean == pytest.approx(0.9 * (0.01 + 9 * spread) + 0.1 * (0.81 + (1 - 0.1 / 9) ** 2 + 8 * spread))
     assert collapsed.word == "–"
     assert rows["falls"][6].word == "2/2"
+
+
+def test_the_table_by_class(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs([folder])
+    table = stress.class_table(compare(runs.records), runs)
+    rows = {label: [value.mean for value in values] for label, values in table.rows}
+    assert table.columns == tuple(map(str, range(10)))
+    assert rows["source"] == [0.0 if name == 7 else 100.0 for name in range(10)]
+    assert rows["falls"] == [100.0 if name == 3 else 50.0 for name in range(10)]
+    monkeypatch.setattr(stress, "MOST_CLASSES", 1)
+    worst = stress.class_table(compare(runs.records), runs)
+    assert worst.columns == ("7",)
+    assert "The 1 worst of 10 classes" in worst.notes[-1]
+
+
+def test_a_run_keeps_the_table_of_orders(small_suite: Path, tmp_path: Path, cli: Cli) -> None:
+    words = ("--methods", "source", "--tasks", "contrast", "--limit", "32", "--orders", "2", "--out", tmp_path / "run")
+    status, shown, _ = cli("run", "--suite", small_suite, *words)
+    assert status == 0
+    assert "2 orders" in shown
+    with (tmp_path / "run/report/orders.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    _, again, _ = cli("run", "--suite", small_suite, *words[:-4], "--seeds", row["its seed"], *words[-2:])
+    assert "Reused 1 of 1 cells" in again
+    assert f"{float(row['worst']):.1f}" in again
 
 
 def test_orders_show_the_worst_and_mark_what_falls_below_source() -> None:

@@ -17,6 +17,7 @@ from tta_bench.report.runs import Runs
 from tta_bench.report.values import FAILED, NONE, Table, Value
 
 COLUMNS = ("worst class %", "it is", "ECE %", "Brier", "AURC %", "surest half %", "collapsed", "resets")
+MOST_CLASSES = 20  # of a table by class: more do not fit
 NOTES = (
     "worst class: accuracy on a stream's worst class, mean over streams; it is: the class that is worst most often.",
     "Brier: squared distance of all classes' probabilities from the truth, from 0 to 2; lower is better.",
@@ -65,6 +66,33 @@ def stress_table(comparison: Comparison, runs: Runs) -> Table:
     """One line per row, averaged over its streams."""
     rows = tuple((row.label, _line(row, comparison, runs)) for row in comparison.rows)
     return Table(f"{comparison.suite}: under stress", COLUMNS, rows, (*comparison.notes, *NOTES))
+
+
+def class_table(comparison: Comparison, runs: Runs) -> Table:
+    """Accuracy on each class, averaged over streams; of many classes those on which the rows are worst on average."""
+    found = {row.label: _by_class(row, runs) for row in comparison.rows}
+    classes = sorted({name for own in found.values() for name in own})
+    notes = [*comparison.notes]
+    if len(classes) > MOST_CLASSES:
+        means = {name: statistics.fmean(own[name] for own in found.values() if name in own) for name in classes}
+        notes.append(
+            f"The {MOST_CLASSES} worst of {len(classes)} classes; tta_bench.predictions(folder) has all images."
+        )
+        classes = sorted(sorted(classes, key=lambda name: means[name])[:MOST_CLASSES])
+    rows = tuple(
+        (label, tuple(Value(own[name]) if name in own else Value() for name in classes)) for label, own in found.items()
+    )
+    return Table(f"{comparison.suite}: accuracy (%) by class", tuple(map(str, classes)), rows, tuple(notes))
+
+
+def _by_class(row: Row, runs: Runs) -> dict[int, float]:
+    """Accuracy in percent on each class, averaged over the streams in which it occurs."""
+    scores: dict[int, list[float]] = {}
+    for record in row.done:
+        found = runs.predictions(record.cell)
+        for name, accuracy in confidence.class_accuracy(found.label, found.correct).items():
+            scores.setdefault(name, []).append(100 * accuracy)
+    return {name: statistics.fmean(own) for name, own in scores.items()}
 
 
 def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
