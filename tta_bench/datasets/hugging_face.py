@@ -63,7 +63,9 @@ class HuggingFace(OnDisk):
         root: Path | None,
         *,
         folder: Folder,
-        split: Annotated[Text, Meta(description="The split to score; parquet files whose names tell none are `train`.")],
+        split: Annotated[
+            Text, Meta(description="The split to score; parquet files without one in their names are `train`.")
+        ],
         image: Annotated[Text, Meta(description="The column of images.")] = "image",
         label: Annotated[Text, Meta(description="The column of labels: class names, or numbers.")] = "label",
         classes: ClassNames = (),
