@@ -41,6 +41,8 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The whole command line; building it imports nothing heavy."""
     from tta_bench.cli import (
+        board,
+        calibrate,
         check,
         compare,
         download,
@@ -49,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
         inspect_,
         list_,
         make_corrupted,
+        pack,
         profile,
         report,
         run,
@@ -75,6 +78,8 @@ def parser() -> argparse.ArgumentParser:
         report,
         compare,
         verify,
+        pack,
+        board,
         list_,
         suite,
         check,
@@ -82,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
         tune,
         train_source,
         make_corrupted,
+        calibrate,
         inspect_,
         figure,
         export,

@@ -36,7 +36,7 @@ def unpack(archive: Path, into: Path, on_unpacked: OnUnpacked | None = None) -> 
     """
     made: set[str] = set()
     seen: set[str] = set()
-    with _errors(archive):
+    with archive_errors(archive):
         buffer = memoryview(bytearray(CHUNK))
         for name, content, size in _members(archive, on_unpacked or (lambda done: None)):
             path = safe_name(name, archive)
@@ -58,7 +58,7 @@ def unpack(archive: Path, into: Path, on_unpacked: OnUnpacked | None = None) -> 
 
 def unpacked_size(archive: Path) -> int | None:
     """How many bytes the files of an archive have, where its index says so without unpacking."""
-    with _errors(archive):
+    with archive_errors(archive):
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as content:
                 return sum(info.file_size for info in content.infolist())
@@ -143,7 +143,7 @@ def _in_zip(archive: Path, on_unpacked: OnUnpacked) -> Iterator[Member]:
 
 
 @contextmanager
-def _errors(archive: Path) -> Iterator[None]:
+def archive_errors(archive: Path) -> Iterator[None]:
     """Names the archive in errors; a full disk stays an OSError."""
     try:
         yield

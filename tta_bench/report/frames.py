@@ -6,12 +6,11 @@ over a frame is the mean of the table.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
+from tta_bench.packed.places import Place
 from tta_bench.records.record import Record
 from tta_bench.report import choose
 from tta_bench.report.measured import Measured, measured
@@ -21,7 +20,6 @@ from tta_bench.report.runs import Runs
 if TYPE_CHECKING:
     import pandas as pd
 
-Folder = str | os.PathLike[str]
 Cell = tuple[str, Record]  # a record and its row's label
 
 WHOLE_NUMBERS = ("severity", "resets", "limit", "threads")  # where one may be missing, pandas makes them 5.0
@@ -35,11 +33,14 @@ IMAGE = {
     "in_top5": "in_top5",
     "confidence": "confidence",
     "entropy": "entropy",
+    "brier": "brier",
 }
 
 
-def frame(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
-    """The cells of run folders, one row per cell and task; `accuracy` and `top5` in percent, `ece` in [0, 1].
+def frame(folder: Place, *more: Place, **where: object) -> pd.DataFrame:
+    """The cells of runs, one row per cell and task; `accuracy` and `top5` in percent, `ece` in [0, 1].
+
+    A run is a folder, a packed file or the web address of one.
 
     All scenarios, limits, batch sizes, stream speeds and models are in it, each with its column; `seen` is the share of
     batches that a method adapted to, in percent. A failed cell has its `status` and `reason`, and no numbers. Of a
@@ -51,7 +52,7 @@ def frame(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
     return cells_frame(*labelled(_open(folder, *more), _filters(where)))
 
 
-def predictions(folder: Folder, *more: Folder, **where: object) -> pd.DataFrame:
+def predictions(folder: Place, *more: Place, **where: object) -> pd.DataFrame:
     """What finished cells predicted, one row per image in the order of the stream.
 
     `where` says which cells to read, with the keys of `tta-bench report --where` and one value or several:
@@ -107,8 +108,8 @@ def predictions_frame(cells: Sequence[Cell], runs: Runs) -> pd.DataFrame | None:
     return made
 
 
-def _open(*folders: Folder) -> Runs:
-    runs = Runs([Path(folder) for folder in folders])
+def _open(*folders: Place) -> Runs:
+    runs = Runs(folders)
     if not runs.records:
         raise UserError(f"{folders[0]}: no records: run `tta-bench run` first")
     return runs

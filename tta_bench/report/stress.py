@@ -6,18 +6,20 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from tta_bench.measure import confidence
-from tta_bench.measure.collapse import collapsed_at
+from tta_bench.measure.collapse import WINDOW, collapsed_at
 from tta_bench.papers.answers import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
 from tta_bench.report.values import FAILED, NONE, Table, Value
 
-COLUMNS = ("worst class %", "it is", "ECE %", "Brier (top)", "AURC %", "surest half %", "collapsed", "resets")
+COLUMNS = ("worst class %", "it is", "ECE %", "Brier", "AURC %", "surest half %", "collapsed", "resets")
 NOTES = (
     "worst class: accuracy on a stream's worst class, mean over streams; it is: the class that is worst most often.",
-    "Brier (top): of the predicted class alone; over all classes it needs probabilities, which records do not have.",
+    "Brier: squared distance of all classes' probabilities from the truth, from 0 to 2; lower is better.",
     "AURC: share of errors among the surest images, averaged over all coverages; lower is better.",
     "surest half: accuracy on the half of the images with the highest confidence.",
     "collapsed: streams on which a method ends with a third of Source's classes or fewer (docs/stress.md).",
@@ -37,6 +39,8 @@ def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
         return []
     found = []
     for record, source in _with_source(row.done, comparison):
+        if collapsed_at(runs.ending(record.cell), runs.ending(source.cell), WINDOW) is None:
+            continue
         own, base = runs.predictions(record.cell).prediction, runs.predictions(source.cell).prediction
         batch = collapsed_at(own, base, record.cell.batch_size)
         if batch is not None:
@@ -75,7 +79,7 @@ def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
         worst.append(by_class[name])
         names.append(name)
         ece.append(record.ece)
-        brier.append(confidence.brier_of_top(found.confidence, found.correct))
+        brier.append(float(found.brier.mean(dtype=np.float64)))
         aurc.append(float(risk.mean()))
         half.append(1 - float(risk[(len(risk) - 1) // 2]))
     has_source = row.first.cell.method != BASELINE and any(_with_source(row.done, comparison))
@@ -93,9 +97,8 @@ def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
 
 
 def _with_source(records: Sequence[Record], comparison: Comparison) -> Iterator[tuple[Record, Record]]:
-    source = {
-        record.cell.stream: record for row in comparison.rows for record in row.done if record.cell.method == BASELINE
-    }
+    rows = (row for row in comparison.rows if row.first.cell.method == BASELINE)
+    source = {record.cell.stream: record for row in rows for record in row.done}
     for record in records:
         if record.cell.stream in source:
             yield record, source[record.cell.stream]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole
+from tta_bench.packed.places import Place
 from tta_bench.records.store import Store
 from tta_bench.report import choose, differences, leaderboard
 from tta_bench.report.page.data import gather
@@ -55,7 +56,7 @@ def check(store: Store, audit: Audit) -> None:
             audit.unknown("tables", str(path), "no table of tta-bench has this name")
 
 
-def intervals(folders: Sequence[Path]) -> list[Table]:
+def intervals(folders: Sequence[Place]) -> list[Table]:
     """Each row's average with its 95 % interval, recomputed from predictions."""
     runs = Runs(folders)
     return [_intervals(comparison, runs) for comparison in choose.comparisons(runs.records)]
