@@ -14,13 +14,14 @@ REASONS = (  # what `<!-- not run: REASON -->` in front of a block may say
     "needs the network",
     "needs a cluster",
     "needs an optional package",
+    "needs your method",
     "takes minutes",
     "tests/test_example_plugin.py runs these on a copy",
 )
 MARK = re.compile(r"<!-- not run: (.*?) -->\n\s*\Z")
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^(?:\$ )?(?:tta-bench|make|pip|python|hf|huggingface-cli) ", re.MULTILINE)
-INDENTED = re.compile(r"(?<=\n\n) {4}(?:\$ )?(?:tta-bench|make|pip) ")
+INDENTED = re.compile(r"(?<=\n\n) {4,}(?:\$ )?(?:tta-bench|make|pip) ")
 SYNOPSIS = re.compile(r"\[--|…")
 
 
@@ -68,7 +69,7 @@ def problems(file: Path, text: str) -> list[str]:
     ]
     plain = FENCE.sub("", text)
     found += [f"{where}: a block of commands must be ```sh: {match[0].strip()}" for match in INDENTED.finditer(plain)]
-    marks = re.findall(r"<!-- not run: (.*?) -->", text)
+    marks = re.findall(r"^ *<!-- not run: (.*?) -->$", text, re.MULTILINE)
     found += [
         f"{where}: unknown reason '{mark}' (known: {', '.join(REASONS)})" for mark in marks if mark not in REASONS
     ]

@@ -14,6 +14,7 @@ from tests.doc_blocks import ROOT, Block, blocks, documents, problems
 from tests.folders import make_inspection, save
 from tests.records import make_record
 from tta_bench.cli.main import parser
+from tta_bench.records.live import Live
 from tta_bench.records.store import Store
 from tta_bench.suites import suite
 
@@ -51,6 +52,11 @@ def prepare(folder: Path, cli: Cli, *, real: bool) -> None:
         cli("run", "--suite", "demo", "--methods", "source,eata", "--tasks", "snow", "--limit", "32", "--out", folder)
     elif "inspect" in folder.name:
         make_inspection(folder)
+    elif folder.name == "digits-speed":
+        store = Store.create(folder, folder.name)
+        for live in (None, Live(0.5), Live(1.0)):
+            for method in ("source", "sar"):
+                save(store, make_record(method, suite=folder.name, live=live))
     else:
         store = Store.create(folder, folder.name)
         for method in ("source", "eata", "sar", "dpal"):
