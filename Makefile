@@ -166,8 +166,6 @@ figures: $(READY)         ## make the figures of docs/figures.md from `make resu
 	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal correlation --out docs/figures/correlation.png
 
 docs: $(READY)            ## build the documentation's site in build/docs; any warning is an error
-	$(BIN)/python -c "import furo, myst_parser" 2>/dev/null || $(BIN)/pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable ".[docs]"
 	$(BIN)/python docs/site/build.py build/docs
 
 wheel: $(READY)           ## build dist/*.whl

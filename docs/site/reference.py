@@ -1,7 +1,7 @@
 """Reference pages made from code: commands from their parsers, Python names from their docstrings.
 
-They are made with each build and not committed: nobody can forget to renew them, and `--help` and `help()` show the
-same in a terminal.
+They are made with each build and not committed: nobody can forget to renew them. In a terminal, `--help` and `help()`
+show the same.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Write the records of one or more runs for another tool: runs, settings, curves and tables. "
         "Everything stays in a folder on this machine; the last line says how to look at it or send it.",
     )
-    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="run folder; several are merged")
+    options.add_runs(verb)
     verb.add_argument(
         "--to", required=True, metavar="TARGET", help="wandb, mlflow, tensorboard, huggingface, or one of a plug-in"
     )
@@ -28,11 +28,13 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.errors import UserError
     from tta_bench.export import export_runs, exporter
     from tta_bench.files import folder_below
+    from tta_bench.packed.places import is_folder
 
     target = exporter(args.to)
-    if not args.out and len(args.dirs) > 1:
-        raise UserError("several run folders: pass --out DIR for the files")
-    out = args.out or folder_below(folder_below(args.dirs[0], "export"), args.to)
+    is_packed = not all(map(is_folder, args.dirs))
+    if not args.out and (is_packed or len(args.dirs) > 1):
+        raise UserError(f"{'a packed run' if is_packed else 'several run folders'}: pass --out DIR for the files")
+    out = args.out or folder_below(folder_below(Path(args.dirs[0]), "export"), args.to)
     content = export_runs(args.dirs, args.where, args.to, out)
     console = options.console()
     for note in content.notes:
