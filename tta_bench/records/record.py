@@ -18,7 +18,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import TimeConditions
 from tta_bench.records.live import schedule_digest
 
-SCHEMA = 3
+SCHEMA = 4
 WORKER, HERE = "worker", "host"  # the process that adapted: one of its own, or the one that has the labels
 Moment = Annotated[
     str,

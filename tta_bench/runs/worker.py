@@ -64,7 +64,8 @@ class RemoteHost:
         self.send(Learned(save(plain), asdict(cost)))
 
     def answer(self, answer: Answer) -> None:
-        self.send(Answered(np.ascontiguousarray(answer.table, np.float32).tobytes(), len(answer.table)))
+        table, p = (np.ascontiguousarray(part, np.float32).tobytes() for part in (answer.table, answer.probabilities))
+        self.send(Answered(table, len(answer.table), p))
 
     def send(self, message: messages.FromWorker) -> None:
         self._connection.send_bytes(messages.encode(message))

@@ -136,8 +136,8 @@ class Worker:
                     self._send(self._memory.put(reader, source))
                 case NextBatch(reader):
                     self._send(self._memory.put(reader, batches))
-                case Answered(table, rows):
-                    host.answer(_answer(table, rows))
+                case Answered():
+                    host.answer(_answer(message))
                 case Learned(state, cost):
                     host.learned(*_learned(state, cost))
                 case Finished(measured):
@@ -226,12 +226,13 @@ def _job(host: WorkHost, *, needs_source: bool) -> Job:
     )
 
 
-def _answer(table: bytes, rows: int) -> Any:
+def _answer(message: Answered) -> Any:
     import numpy as np
 
     from tta_bench.runs.answers import Answer
 
-    return Answer(np.frombuffer(table, np.float32).reshape(rows, -1))
+    table = np.frombuffer(message.table, np.float32).reshape(message.rows, -1)
+    return Answer(table, np.frombuffer(message.probabilities, np.float32).reshape(-1, table.shape[1]))
 
 
 def _learned(state: bytes, cost: dict[str, Any]) -> tuple[Any, Any]:
