@@ -49,6 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     in_top5=right,
                     confidence=rng.random(IMAGES, dtype=np.float32),
                     entropy=rng.random(IMAGES, dtype=np.float32),
+                    brier=rng.random(IMAGES, dtype=np.float32),
                 )
                 changes = {"suite": shipped.name, "data": shipped.data, "batch_size": BATCH, "model": shipped.model}
                 record = make_record(f"method{i}", task=task, seed=seed, **changes)
