@@ -75,6 +75,7 @@ def whole_record(method: str, task: str, seed: int) -> tuple[Record, Predictions
         in_top5=right,
         confidence=np.full(count, 0.7, np.float32),
         entropy=np.full(count, 0.5, np.float32),
+        brier=np.where(right, 0.1, 1.5).astype(np.float32),
     )
     settings: dict[str, Any] = {"mine": SETTINGS, "tent": {"lr": 0.03, "momentum": 0.9, "steps": 1}}.get(method, {})
     cell = replace(
