@@ -1,4 +1,4 @@
-"""The authors' steps written out as plainly as possible: whole batches, whole graphs, torch's optimisers, deep copies.
+"""The authors' steps written out plainly: whole batches, whole graphs, torch's optimisers, deep copies of models.
 
 Slow on purpose. `test_released_steps.py` compares our methods with them on models that no trace was recorded on.
 Each function runs a stream and returns the logits of every batch; weights of `model` change as the method has it.

@@ -1,4 +1,4 @@
-"""The whole way of a stranger: a package → run → pack → board check. The check runs nothing of the package."""
+"""The whole way of a stranger: a package → run → pack → board check → site. The check runs nothing of the package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chromium import PROGRAM, chromium
 from tests.test_plugin import MINE, install, tta_bench
 from tta_bench.board.submission import FILE
 
@@ -66,6 +67,19 @@ def test_a_strangers_method_reaches_the_board(site: Path, mine: Path, tmp_path: 
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "mine: accepted" in comment.read_text()
     assert "Source scores its reference" in comment.read_text()
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no chromium found: apt-get install chromium")
+def test_its_row_is_on_the_site(site: Path, mine: Path, tmp_path: Path) -> None:
+    built = tta_bench(site, "board", "build", "--board", mine.parent, "--out", tmp_path / "site")
+    assert built.returncode == 0, built.stderr
+    with chromium(tmp_path / "profile") as browser:
+        browser.open(tmp_path / "site/suites/one-digit-board.html")
+        names = "[...document.querySelectorAll('table.board tbody tr')].map(e => e.dataset.name)"
+        assert sorted(browser.run(names)) == ["mine", "source"]
+        browser.click("tr[data-name=mine] th a")
+        browser.wait("document.querySelector('article')?.innerText.includes('Averages logits over batches')")
+        assert browser.problems == []
 
 
 @pytest.mark.slow
