@@ -20,7 +20,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "few classes": {"embed_dim": 32, "num_heads": 2, "num_classes": 4},
     "many classes, wide": {"embed_dim": 40, "num_heads": 5, "num_classes": 37, "mlp_ratio": 3},
 }
-NOMINAL = 12
+NOMINAL = 8
+pytestmark = pytest.mark.slow  # the traces are the fast guard
 
 
 def network(shape: str) -> Any:
