@@ -7,7 +7,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-speed wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-speed board docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -130,19 +130,28 @@ results-digits: $(READY)  ## make results/digits-c-5, the small suite of the tes
 
 # A finished cell is not run again, so an interrupted run goes on where it stopped. bn-test and bn-alpha need BatchNorm, dda a
 # diffusion model and dept-g trained prompts, which the digits do not have.
-OTHERS := t3a,lame,cfa,eta,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift
+EVERY := source,tent,eta,eata,sar,dpal,dpal-official,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift
 ALL ?= $(RUNS)/digits-c-5-all
 
 results-digits-all: $(READY) ## make results/digits-c-5-all: all methods that the digits model takes, three seeds (an hour)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --seeds 0,1,2 --out $(ALL) \
-		--methods source,tent,eata,sar,dpal,dpal-official,$(OTHERS)
+		--methods $(EVERY)
 	$(BIN)/tta-bench report $(ALL) --format md,csv --out results/digits-c-5-all
 
-results-speed: $(READY)   ## make results/digits-speed: four corruptions as live streams at four speeds (5 minutes on 2 cores)
+results-speed: $(READY)   ## make results/digits-speed: four corruptions as live streams at four speeds (15 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-speed --tasks gaussian_noise,defocus_blur,snow,contrast \
-		--out $(RUNS)/digits-speed
+		--methods $(EVERY) --out $(RUNS)/digits-speed
 	mkdir -p results/digits-speed && cp $(RUNS)/digits-speed/report/sweep.* results/digits-speed
 	$(BIN)/tta-bench figure $(RUNS)/digits-speed speed --out results/digits-speed/speed.png
+
+# Those that run on a ViT without weights or data of your own.
+BOARD_METHODS := source,tent,eta,eata,sar,dpal,dpal-official,t3a,cfa,lame,rdumb,foa,foa-shift,cotta,memo,adacontrast,deyo,roid,cmf
+
+board: $(READY)           ## make results/board: an entry for each built-in method on digits-c-5, three seeds (hours on 2 cores)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --methods $(BOARD_METHODS) --seeds 0,1,2 --jobs 2 \
+		--out $(RUNS)/board-digits-c-5
+	$(BIN)/python -m benchmarks.board_entries $(RUNS)/board-digits-c-5 results/board
+	for entry in results/board/*/; do $(BIN)/tta-bench board check $$entry || exit; done
 
 figures: $(READY)         ## make the figures of docs/figures.md from `make results`
 	$(BIN)/tta-bench run --suite digit-pairs-ablation-rho --out $(RUNS)/digit-pairs-ablation-rho
@@ -156,6 +165,9 @@ figures: $(READY)         ## make the figures of docs/figures.md from `make resu
 	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal tsne --out docs/figures/tsne.png
 	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal attention --out docs/figures/attention.png
 	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal correlation --out docs/figures/correlation.png
+
+docs: $(READY)            ## build the documentation's site in build/docs; any warning is an error
+	$(BIN)/python docs/site/build.py build/docs
 
 wheel: $(READY)           ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation

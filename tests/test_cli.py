@@ -173,7 +173,7 @@ BAD = [
     (["report", "nowhere"], "is not a run folder"),
     (["report", "nowhere", "--format", "markdwon"], "unknown format 'markdwon'"),
     (["report", "nowhere", "--format", "htm"], "did you mean 'html'"),
-    (["report"], "required: DIR"),
+    (["report"], "required: RUN"),
     (["compare", "nowhere", "--a", "sar", "--b", "dpal"], "is not a run folder"),
     (["compare", "nowhere"], "required: --a, --b"),
     (["list", "colours"], "invalid choice"),

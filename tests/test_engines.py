@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +22,7 @@ from tta_bench.engines.job import Expected, Job, JobFolder, Ticket
 from tta_bench.engines.journal import Journal, Life
 from tta_bench.engines.local import Local
 from tta_bench.engines.manual import Manual
-from tta_bench.engines.ray_ import _why
+from tta_bench.engines.ray_ import _why, refuse_silent, sharing
 from tta_bench.engines.session import Session
 from tta_bench.engines.slurm import Slurm
 from tta_bench.engines.status import status
@@ -251,6 +252,28 @@ def test_workers_start_with_different_tickets(store: Store) -> None:
     assert first == list(made[:3])
 
 
+def test_a_queue_forgets_what_others_have_finished(store: Store) -> None:
+    made = tuple(Ticket(spec, 1.0) for spec in make_specs(4, 1, 1))
+    job = Job("made", 2, Site().to_json(), made)
+    folder = JobFolder.create(store, job)
+    queue, other = Queue(folder, job, 0), Journal(folder.journal(1))
+    for ticket in made[:2]:
+        other.write("take", spec=ticket.spec.digest)
+        other.write("end", spec=ticket.spec.digest, slug="x", status="done", new=True)
+    assert queue.take() == made[2]
+    assert queue.take() == made[3]
+    assert not any(life.ended or life.slugs or life.seconds for life in queue._lives.values())
+    assert queue.take() is None
+
+
+def test_ray_workers_say_when_their_device_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tta_bench.engines.ray_.cores", lambda: 8)
+    shared = {"TTA_BENCH_SHARED_DEVICE": "1"}
+    assert [sharing(gpus) for gpus in (0, 0.5, 1, 2)] == [shared, shared, {}, {}]
+    monkeypatch.setattr("tta_bench.engines.ray_.cores", lambda: 1)
+    assert sharing(0) == {}
+
+
 def test_a_damaged_line_of_a_journal_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "0.jsonl"
     Journal(path).write("take", spec="a")
@@ -392,6 +415,17 @@ def test_ray_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_a_ray_cluster_that_cannot_be_used_is_one_line(error: Exception, address: str, message: str) -> None:
     assert message in _why(error, address)
+
+
+def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        refuse_silent(address)
+        refuse_silent(f"ray://{address}")
+    for silent in (address, "127.0.0.1:99999"):
+        with pytest.raises(UserError, match=f"--on ray: no Ray cluster answers at {silent}: "):
+            refuse_silent(silent)
+    refuse_silent("auto")
 
 
 def test_sbatch_refusals_are_one_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ key. `__post_init__` may raise ValueError for values that do not go together.
 from __future__ import annotations
 
 import inspect
+import json
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -94,6 +95,16 @@ def describe(cls: type) -> list[Key]:
     ]
 
 
+def json_schema(cls: type) -> dict[str, Any]:
+    """The JSON schema of what `read` accepts for a dataclass; unknown keys are refused there, too."""
+    # JavaScript's `$` is the end of the text, which Python calls \Z.
+    schema: dict[str, Any] = json.loads(json.dumps(msgspec.json.schema(cls)).replace(r"\\Z", "$"))
+    for part in schema.get("$defs", {}).values():
+        if part.get("type") == "object" and "properties" in part:
+            part["additionalProperties"] = False
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
 def default(f: Field[Any]) -> Any:
     """A field's default value; MISSING if it has none."""
     return f.default if f.default_factory is MISSING else f.default_factory()
@@ -163,7 +174,7 @@ def _parts(hint: Any, content: object, where: str) -> Iterator[tuple[Any, object
     hint, _ = _bare(hint)
     arguments = typing.get_args(hint)
     if _is_union(hint):
-        held = [part for part in arguments if typing.get_origin(part) or _is_schema(part)]
+        held = [part for part in arguments if typing.get_origin(part) not in (None, Literal) or _is_schema(part)]
         if isinstance(content, (Mapping, list, tuple)) and len(held) == 1:
             yield held[0], content, where
     elif _is_schema(hint) and isinstance(content, Mapping):

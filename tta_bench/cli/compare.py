@@ -15,7 +15,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Compare two rows on the same images: the difference in accuracy per task with a 95 % interval, "
         "McNemar's test and Holm's correction, then the average and a one-sentence summary.",
     )
-    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="run folder; several are merged")
+    options.add_runs(verb)
     verb.add_argument("--a", required=True, metavar="ROW", help="the baseline row, by its label in the tables")
     verb.add_argument("--b", required=True, metavar="ROW", help="the row to compare with the baseline")
     verb.add_argument("--out", type=Path, metavar="DIR", help="also write compare.md, compare.csv and compare.tex here")

@@ -17,15 +17,14 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "If a folder mixes scenarios, limits or batch sizes, one group is shown: the newest without --limit, "
         "or the one that --where selects.",
     )
-    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="run folder; several are merged")
+    options.add_runs(verb)
     verb.add_argument(
         "--format",
         type=options.names,
-        default=("terminal", "md", "csv"),
         metavar="A,B,…",
-        help="any of terminal, md, csv, latex, html (default: terminal,md,csv)",
+        help="any of terminal, md, csv, latex, html (default: terminal,md,csv; of a packed run terminal)",
     )
-    verb.add_argument("--out", type=Path, metavar="DIR", help="folder for the files (default: DIR/report)")
+    verb.add_argument("--out", type=Path, metavar="DIR", help="folder for the files (default: RUN/report)")
     verb.add_argument(
         "--paper",
         nargs="?",
@@ -57,14 +56,18 @@ def paper(name: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench.errors import UserError
+    from tta_bench.packed.places import is_folder
     from tta_bench.report.choose import comparisons
     from tta_bench.report.runs import Runs
-    from tta_bench.report.write import check_folder, check_formats, report_runs
+    from tta_bench.report.write import DEFAULT, check_folder, check_formats, report_runs
 
-    check_formats(args.format)
-    files_wanted = any(name != "terminal" for name in args.format)
-    if files_wanted and not args.out and len(args.dirs) > 1:
-        raise UserError("several run folders: pass --out DIR for the files, or use --format terminal")
+    is_packed = not all(map(is_folder, args.dirs))
+    formats = args.format or (("terminal",) if is_packed and not args.out else DEFAULT)
+    check_formats(formats)
+    files_wanted = any(name != "terminal" for name in formats)
+    if files_wanted and not args.out and (is_packed or len(args.dirs) > 1):
+        what = "a packed run" if is_packed else "several run folders"
+        raise UserError(f"{what}: pass --out DIR for the files, or use --format terminal")
     runs = Runs(args.dirs)
     folder = (args.out or runs.stores[0].report) if files_wanted else None
     if folder is not None:
@@ -72,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     console = options.console()
     found = comparisons(runs.records, args.where)
     beside = "" if args.paper is True else args.paper
-    files = report_runs(found, runs, folder, console, args.format, beside, stress=args.stress)
+    files = report_runs(found, runs, folder, console, formats, beside, stress=args.stress)
     if files:
         options.say_written(files, console)
     return 1 if any(record.status != "done" for one in found for record in one.records) else 0

@@ -13,6 +13,7 @@ from tta_bench.cli import options
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tta_bench.packed.places import Place
     from tta_bench.verify.findings import Audit
     from tta_bench.verify.folders import Found
 
@@ -24,7 +25,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Recompute digests, scores, orders, labels, weights and tables of run folders, and say what holds, "
         "what fails and what could not be checked. Exit status 1 if anything fails.",
     )
-    verb.add_argument("dirs", type=Path, nargs="+", metavar="DIR", help="run folder")
+    options.add_runs(verb)
     options.add_data_root(verb)
     verb.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn by lot")
     verb.add_argument(
@@ -54,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
         console.print(line, style=style, soft_wrap=True)
     failed = len(audit.failures)
     console.print(
-        f"{failed:,} findings: do not trust these numbers." if failed else "Nothing contradicts these records."
+        f"{failed:,} finding{'s'[: failed > 1]}: do not trust these numbers."
+        if failed
+        else "Nothing contradicts these records."
     )
     if args.json:
         _write(args.json, audit)
@@ -62,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _show_intervals(folders: list[Path], console: Console) -> None:
+def _show_intervals(folders: list[Place], console: Console) -> None:
     from tta_bench.errors import UserError
     from tta_bench.report import render
     from tta_bench.verify.tables import intervals

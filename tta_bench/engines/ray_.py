@@ -7,17 +7,23 @@ on a disk that all nodes share, and every node needs the same Python environment
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from functools import cached_property
 from typing import Any
 
 from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, Options
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
+from tta_bench.system import cores
 
 NAMESPACE = "tta-bench"
+PATIENCE = 10.0  # seconds for a cluster to accept a connection
 
 
 class Ray(Engine):
@@ -51,8 +57,9 @@ class Ray(Engine):
         actor = self._ray.remote(Runner)
         for index in range(workers):
             words = [sys.executable, "-m", "tta_bench.cli.main", "work", str(job.store.folder.absolute())]
-            made = actor.options(name=_name(job, index), namespace=NAMESPACE, **options).remote()
-            made.run.remote([*words, job.name, str(index)], str(job.log(index)))
+            # The cluster keeps what makes an actor; a call of its method would die with this process.
+            made = actor.options(name=_name(job, index), namespace=NAMESPACE, **options)
+            made.remote([*words, job.name, str(index)], str(job.log(index)), options["num_gpus"])
         return {"address": self.options.address}
 
     def state(self, job: JobFolder) -> list[str]:
@@ -82,6 +89,7 @@ class Ray(Engine):
     def _connect(self, address: str) -> None:
         if self._is_connected or self._ray.is_initialized():
             return
+        refuse_silent(address)
         try:
             self._ray.init(address or "auto", namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
@@ -89,16 +97,43 @@ class Ray(Engine):
         self._is_connected = True
 
 
+def refuse_silent(address: str) -> None:
+    """Refuse HOST:PORT where nothing listens: Ray itself would try for minutes."""
+    found = re.fullmatch(r"(?:ray://)?\[?(.+?)\]?:(\d+)", address)
+    if found is None:
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"--on ray: no Ray cluster answers at {address}: {why}") from error
+
+
 class Runner:
-    """The actor: runs a worker's process on its node, with the CPUs and GPUs that Ray grants."""
+    """The actor: runs a worker's process on its node, with the CPU and GPUs that Ray grants, and ends with it."""
 
-    def run(self, words: list[str], log: str) -> None:
-        import ray
-
+    def __init__(self, words: list[str], log: str, gpus: float) -> None:
         with open(log, "ab") as file:  # noqa: PTH123
-            subprocess.run(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, preexec_fn=_end_with_actor)
-        leave: Any = ray.actor.exit_actor
-        leave()
+            worker = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env={**os.environ, **sharing(gpus)},
+                preexec_fn=_end_with_actor,
+            )
+        threading.Thread(target=_leave_after, args=[worker], daemon=True).start()
+
+
+def sharing(gpus: float) -> dict[str, str]:
+    """The environment variable of a worker whose device others may use: one of several CPUs, or a part of a GPU."""
+    is_whole = gpus == int(gpus) if gpus else cores() == 1
+    return {} if is_whole else {"TTA_BENCH_SHARED_DEVICE": "1"}
+
+
+def _leave_after(worker: subprocess.Popen[bytes]) -> None:
+    worker.wait()
+    os._exit(0)  # a thread cannot call ray.actor.exit_actor
 
 
 def _end_with_actor() -> None:

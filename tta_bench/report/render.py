@@ -61,22 +61,22 @@ def _columns(table: Table, start: int, stop: int | None) -> Table:
 
 def markdown(table: Table) -> str:
     """A table for a README or a pull request; the best of each column is bold."""
-    cells = [[table.head, *map(_markdown_text, table.columns)]]
+    cells = [[table.head, *map(markdown_text, table.columns)]]
     for label, values in table.rows:
-        texts = [_markdown_text(str(value)) for value in values]
+        texts = [markdown_text(str(value)) for value in values]
         bold = [f"**{text}**" if value.best else text for text, value in zip(texts, values, strict=True)]
-        cells.append([_markdown_text(label), *bold])
+        cells.append([markdown_text(label), *bold])
     width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = [
         "| " + " | ".join(_pad(cell, w, i == 0) for i, (cell, w) in enumerate(zip(row, width, strict=True))) + " |"
         for row in cells
     ]
     rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(width)) + "|"
-    notes = [f"- {_markdown_prose(note)}" for note in table.notes]
-    return "\n".join([f"### {_markdown_text(table.title)}", "", lines[0], rule, *lines[1:], "", *notes, ""])
+    notes = [f"- {markdown_prose(note)}" for note in table.notes]
+    return "\n".join([f"### {markdown_text(table.title)}", "", lines[0], rule, *lines[1:], "", *notes, ""])
 
 
-def _markdown_text(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Plain text in Markdown; underscores inside a word are plain already."""
     return _markdown_escaped(clean(text))
 
@@ -86,7 +86,7 @@ def _markdown_escaped(text: str) -> str:
     return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)
 
 
-def _markdown_prose(text: str) -> str:
+def markdown_prose(text: str) -> str:
     """A note in Markdown: `so` stays code, all else is plain text."""
     pieces = re.split(r"(`[^`]+`)", clean(text))
     return "".join(piece if i % 2 else _markdown_escaped(piece) for i, piece in enumerate(pieces))

@@ -28,7 +28,8 @@ from tta_bench.report.rows import Comparison
 from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.report.values import Table
 
-SCRIPTS = ("core.js", "leaderboard.js", "curves.js", "charts.js")
+DRAWING = ("svg.js", "scatter.js", "lines.js", "theme.js")  # the board's site has them, too
+SCRIPTS = (*DRAWING, "core.js", "leaderboard.js", "curves.js", "charts.js")
 
 
 def page(
@@ -44,7 +45,7 @@ def page(
     """
     accuracy, cost = accuracy_table(comparison), time_table(comparison)
     lines = gather(comparison, accuracy, cost, predictions)
-    style, script = _text("page.css"), _script()
+    style, script = text_of("page.css"), _script()
     if paper:  # without the notes that the page shows already
         paper = replace(paper, notes=tuple(note for note in paper.notes if note not in accuracy.notes))
     return (
@@ -71,7 +72,7 @@ def page(
 @cache
 def _environment() -> Environment:
     made = Environment(
-        loader=FunctionLoader(_text),
+        loader=FunctionLoader(text_of),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -94,10 +95,11 @@ def _json(content: Any) -> Markup:
 
 
 def _script() -> str:
-    return "(() => {\n" + "\n".join(_text(name) for name in SCRIPTS) + "})();\n"
+    return "(() => {\n" + "\n".join(text_of(name) for name in SCRIPTS) + "})();\n"
 
 
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """A file of this folder."""
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 

@@ -1,0 +1,65 @@
+"""Makes a submission from a run folder: packs the run and fills in what the run knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+
+from tta_bench import plugins, validate
+from tta_bench.board.submission import DEFAULTS, FILE, RUN, TODO, Entry, Package, Who, write_entry
+from tta_bench.errors import UserError
+from tta_bench.packed.pack import pack
+from tta_bench.papers.answers import BASELINE
+from tta_bench.records.store import Store
+from tta_bench.suites import suite as suites
+
+LINK = "https://TODO"
+
+
+def make(folder: Path, out: Path, methods: Sequence[str] = ()) -> list[Path]:
+    """Write `out`/run.zip and `out`/submission.yaml; refuses a folder that exists."""
+    if out.exists():
+        raise UserError(f"--out {out}: exists already: choose a new folder")
+    entry = draft(Store.open(folder), out.absolute().name, methods)
+    pack(folder, out / RUN, methods)
+    write_entry(entry, out / FILE)
+    return [out / FILE, out / RUN]
+
+
+def draft(store: Store, name: str, methods: Sequence[str] = ()) -> Entry:
+    """An entry with what a run knows: its rows' settings, and the package of its methods if it is installed here."""
+    suite = store.read_manifest().suite
+    ruled = {**suites.load(suite).methods, **suites.load(suite).other_methods} if suite in suites.names() else {}
+    rows = {r.label: r for r in store.records() if r.cell.method != BASELINE and (not methods or r.label in methods)}
+    owners = {_owner(record.cell.method) for record in rows.values()}
+    package: Package | Literal["built-in"] = Package(TODO, TODO, LINK)
+    if owners == {plugins.OWN}:
+        package = "built-in"
+    elif len(owners) == 1 and (owner := owners.pop()):
+        package = Package(owner, _version(owner), LINK)
+    content = {
+        "id": name,
+        "title": f"{TODO}: one sentence on what is new",
+        "who": vars(Who(TODO, LINK)),
+        "package": package if package == "built-in" else vars(package),
+        "division": "closed",
+        "chosen_on": [f"{TODO}: the data that settings were chosen on, or {DEFAULTS}"],
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "settings": {label: record.cell.own_settings for label, record in rows.items() if label not in ruled},
+    }
+    return validate.read(Entry, content, "--out")
+
+
+def _owner(method: str) -> str:
+    return plugins.Group("method", plugins.claims("method")).owner(method)
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return TODO

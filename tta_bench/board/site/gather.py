@@ -1,0 +1,205 @@
+"""What the site needs of each submission's run: read once, recomputed from predictions, then the run is let go."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.board.submission import MOST_RUN, Submission
+from tta_bench.errors import UserError
+from tta_bench.packed.unpack import unpack_run
+from tta_bench.records.record import Record
+from tta_bench.report.choose import comparison
+from tta_bench.report.differences import make_stream
+from tta_bench.report.page.data import Interval, Line, gather
+from tta_bench.report.runs import Runs
+from tta_bench.report.tables import accuracy_table, time_table
+from tta_bench.report.values import Value
+
+FEW = 16  # submissions that are read faster here than by starting processes
+COSTS = ("× Source", "forwards/image", "backwards/image", "peak MiB")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A task and a seed in one order; the same for all rows of a suite."""
+
+    name: str
+    seed: int
+    order: str  # digest of the image ids
+    images: str  # streams of the same name show the same image at the same index
+    samples: int
+    truth: str  # digest of index and label
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a row made of a stream."""
+
+    stream: Stream
+    batch_size: int
+    bits: bytes  # whether each prediction was right, in stream order
+    predictions: str  # digest of the file of predictions
+    cell: str  # key
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One row of a submission, as plain values."""
+
+    label: str
+    method: str
+    settings: dict[str, Any]
+    conditions: dict[str, Any]  # model, weights, batch size and the like
+    environment: dict[str, str]
+    average: Value
+    interval: Interval | None
+    scores: dict[str, tuple[Value, Interval | None]]  # by task
+    costs: dict[str, float]
+    more: dict[str, str]
+    streams: tuple[Played, ...]
+    classes: dict[str, tuple[list[int], list[int]]]  # by stream: right answers and images of each class, all seeds
+
+    @property
+    def is_source(self) -> bool:
+        return self.method == "source"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A submission's run."""
+
+    id: str
+    suite: str
+    tasks: tuple[str, ...]
+    rows: tuple[RunRow, ...]
+    notes: tuple[str, ...]
+    digest: str  # of run.zip
+    size: int
+
+
+def gather_runs(submissions: Sequence[Submission]) -> list[Run]:
+    """Each submission's run, in the given order; many of them by several processes."""
+    if len(submissions) <= FEW:
+        return list(map(gather_run, submissions))
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        return list(pool.map(gather_run, submissions, chunksize=8))
+
+
+def gather_run(submission: Submission) -> Run:
+    """Read one packed run; scores are recomputed from its predictions, and digests checked."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="tta-bench-board-") as home:
+            folder = Path(home) / "run"
+            unpack_run(submission.run, folder, MOST_RUN)
+            return _read(submission, Runs([folder]))
+    except UserError as error:
+        raise UserError(f"{submission.run}: {error} (`tta-bench board check {submission.folder}` says more)") from error
+
+
+def order_of(submission: Submission, stream: Stream) -> NDArray[np.int32]:
+    """Which image each sample of a stream is."""
+    record = next(record for record in submission.records if _stream_key(record) == _key(stream))
+    return submission.predictions(record).index
+
+
+def _read(submission: Submission, runs: Runs) -> Run:
+    shown = comparison(runs.records)
+    lines = gather(shown, accuracy_table(shown), time_table(shown), runs.outline)
+    content = submission.run.read_bytes()
+    return Run(
+        submission.id,
+        shown.suite,
+        shown.tasks,
+        tuple(_row(line, shown.tasks, runs) for line in lines),
+        (*runs.warnings(), *shown.notes),
+        hashlib.sha256(content).hexdigest(),
+        len(content),
+    )
+
+
+def _row(line: Line, tasks: Sequence[str], runs: Runs) -> RunRow:
+    cell, done = line.row.first.cell, line.row.done
+    return RunRow(
+        label=line.row.label,
+        method=cell.method,
+        settings=cell.own_settings,
+        conditions={
+            "model": cell.model,
+            "weights": cell.weights,
+            "batch size": cell.batch_size,
+            "scenario": cell.conditions.scenario,
+            "device": cell.device,
+            "precision": cell.amp or "float32",
+            "code of the method": cell.method_code,
+            "tta-bench": cell.harness,
+        },
+        environment=_environment(done),
+        average=line.scores[-1],
+        interval=line.intervals[-1],
+        scores={task: (line.scores[i], line.intervals[i]) for i, task in enumerate(tasks)},
+        costs={name: line.costs[name] for name in COSTS if name in line.costs},
+        more={name: str(value) for name, value in line.more.items()},
+        streams=tuple(_played(record, runs) for record in done),
+        classes=_classes(done, runs),
+    )
+
+
+def _played(record: Record, runs: Runs) -> Played:
+    cell, seen = record.cell, runs.outline(record.cell)
+    truth = hashlib.sha256(seen.index.tobytes() + seen.label.tobytes()).hexdigest()
+    images = make_stream(cell, seen.correct, seen.correct, seen.index).images
+    stream = Stream(cell.name, cell.seed, cell.stream, images, record.samples, truth)
+    return Played(stream, cell.batch_size, np.packbits(seen.correct).tobytes(), record.predictions, cell.key)
+
+
+def _classes(done: Sequence[Record], runs: Runs) -> dict[str, tuple[list[int], list[int]]]:
+    count = 1 + max((int(runs.outline(record.cell).label.max(initial=0)) for record in done), default=0)
+    found: dict[str, NDArray[np.int64]] = {}
+    for record in done:
+        seen = runs.outline(record.cell)
+        right, shown = np.bincount(seen.label[seen.correct], minlength=count), np.bincount(seen.label, minlength=count)
+        found[record.cell.name] = found.get(record.cell.name, 0) + np.stack([right, shown])
+    return {name: (both[0].tolist(), both[1].tolist()) for name, both in found.items()}
+
+
+def _environment(done: Sequence[Record]) -> dict[str, str]:
+    """Where it ran; all that were seen."""
+    names = ("device_name", "threads", "python", "system", "platform")
+    found = {name: dict.fromkeys(str(r.environment[name]) for r in done if name in r.environment) for name in names}
+    packages = [record.environment.get("packages", {}) for record in done]
+    found["torch"] = dict.fromkeys(str(one["torch"]) for one in packages if "torch" in one)
+    return {name: " / ".join(values) for name, values in found.items() if values}
+
+
+def _key(stream: Stream) -> tuple[str, int, str]:
+    return stream.name, stream.seed, stream.order
+
+
+def _stream_key(record: Record) -> tuple[str, int, str]:
+    return record.cell.name, record.cell.seed, record.cell.stream
+
+
+def streams_of(runs: Sequence[Run]) -> Iterator[tuple[Run, Stream]]:
+    """Every stream of these runs with the first run that has it; the same order with other images is refused."""
+    seen: dict[tuple[str, int, str], tuple[Run, Stream]] = {}
+    for run in runs:
+        for row in run.rows:
+            for played in row.streams:
+                first, known = seen.setdefault(_key(played.stream), (run, played.stream))
+                if known != played.stream:
+                    raise UserError(
+                        f"{run.id} and {first.id}: their images or labels of {known.name}, seed {known.seed} differ: "
+                        f"check both with `tta-bench board check`"
+                    )
+    yield from seen.values()

@@ -1,0 +1,136 @@
+"""`tta-bench board`: submissions to the board."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tta_bench.cli import board_build, options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tta_bench.board.answer import Answer
+    from tta_bench.verify.folders import Found
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser(
+        "board",
+        help="make and check submissions to the board, and build its site",
+        description="A board is a folder with one folder per submission. See docs/board.md.",
+    )
+    parts = verb.add_subparsers(title="what to do", dest="what", required=True, metavar="WHAT")
+    _add_check(parts)
+    board_build.add(parts)
+    new = parts.add_parser("new", help="make a submission from a run folder: fill in what is left")
+    new.add_argument("dir", type=Path, metavar="DIR", help="run folder with Source and your method")
+    new.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder; its name becomes the id")
+    new.add_argument("--methods", type=options.names, default=(), metavar="A,B,…", help="only these rows")
+    new.set_defaults(action=run_new)
+    schema = parts.add_parser("schema", help="the JSON schema of submission.yaml")
+    schema.set_defaults(action=run_schema)
+
+
+def _add_check(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    check = parts.add_parser(
+        "check",
+        help="check a submission without running its code",
+        description="Recompute what a submission claims and compare it with its suite and the board. "
+        "Exit status 0 if it is accepted, 1 if not.",
+    )
+    check.add_argument("submission", type=Path, metavar="SUBMISSION", help="folder with submission.yaml and run.zip")
+    check.add_argument("--board", type=Path, metavar="DIR", help="the other entries (default: results/board, if there)")
+    check.add_argument("--comment", type=Path, metavar="FILE", help="also write the answer as Markdown")
+    check.add_argument("--weights", type=options.names, default=(), metavar="HASH,…", help="source weights you know")
+    options.add_data_root(check)
+    check.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn by lot")
+    check.add_argument("--by", metavar="NAME", help="with --rerun: note in submission.yaml who ran them")
+    check.add_argument("--seed", type=options.seed, metavar="N", help="of the lot (default: a new one)")
+    check.add_argument("--device", default="auto", help="for --rerun (default: the kind that the record names)")
+    check.set_defaults(action=run_check)
+
+
+def run_check(args: argparse.Namespace) -> int:
+    from tta_bench.board.check import check
+    from tta_bench.board.submission import BOARD, read_board
+    from tta_bench.errors import UserError
+
+    if args.by and not args.rerun:
+        raise UserError("--by requires --rerun N: it notes who ran cells again")
+    console = options.console()
+    place = args.board or (BOARD if BOARD.is_dir() else None)
+    own = args.submission.resolve()
+    # An entry that is on the board already is compared with the others; it cannot be compared with itself.
+    others = [old for old in read_board(place) if old.folder.resolve() != own] if place else []
+    answer, found = check(args.submission, others, args.data_root, args.weights)
+    if args.rerun and found:
+        _rerun(args, answer, found, console)
+    _show(answer, console)
+    if args.comment:
+        _write(args.comment, answer.comment())
+        options.say_written([args.comment], console)
+    return 0 if answer.accepted else 1
+
+
+def _show(answer: Answer, console: Console) -> None:
+    from tta_bench.errors import clean
+    from tta_bench.report import render
+
+    for table in answer.tables:
+        render.show(table, console)
+    for word, problems in (("PROBLEM", answer.problems), ("OPEN", answer.open)):
+        for problem in problems:
+            line = clean(f"{word} {problem.check}: {problem.text}: {problem.remedy}")
+            console.print(line, style="bold red", soft_wrap=True, markup=False)
+    for note in answer.notes:
+        console.print(clean(f"note: {note}"), soft_wrap=True, markup=False)
+    console.print(answer.sentence(), soft_wrap=True, markup=False)
+
+
+def _rerun(args: argparse.Namespace, answer: Answer, found: list[Found], console: Console) -> None:
+    from tta_bench.board.check import add_reruns
+    from tta_bench.board.rerun import note_rerun, run_again
+    from tta_bench.board.submission import read_submission
+    from tta_bench.measure.environment import device_name, pick_device
+    from tta_bench.runs.site import Site
+
+    seed = secrets.randbelow(2**32) if args.seed is None else args.seed
+    console.print(f"Running {args.rerun} cells again, drawn with --seed {seed}")
+    site = Site(data_root=args.data_root, device=args.device)
+    audit = run_again(found, args.rerun, seed, site)
+    add_reruns(audit, found[0][1].folder, answer)
+    if args.by:
+        device = pick_device(found[0][0].cell.device if args.device == "auto" else args.device)
+        made = note_rerun(read_submission(args.submission), audit, args.by, device_name(device))
+        console.print(f"Noted: run again by {made.by}, {made.cells} cells, {made.result}", markup=False)
+
+
+def _write(path: Path, text: str) -> None:
+    from tta_bench.errors import UserError
+    from tta_bench.files import write_whole
+
+    try:
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise UserError(f"--comment {path}: cannot be written ({error.strerror})") from error
+
+
+def run_new(args: argparse.Namespace) -> int:
+    from tta_bench.board.new import make
+
+    files = make(args.dir, args.out, args.methods)
+    options.say_written(files, options.console())
+    print("Fill in what starts with TODO, then: tta-bench board check", args.out)
+    return 0
+
+
+def run_schema(args: argparse.Namespace) -> int:
+    from tta_bench import validate
+    from tta_bench.board.submission import Entry
+
+    print(json.dumps(validate.json_schema(Entry), indent=1))
+    return 0

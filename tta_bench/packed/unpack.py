@@ -1,0 +1,81 @@
+"""Unpacks a stranger's packed run. Names, kinds and sizes are checked in the index before anything is written.
+
+A zip ends with its index. We read the last bytes ourselves: a forged index would make `zipfile` take gigabytes.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+import struct
+import zipfile
+from pathlib import Path
+
+from tta_bench.download import space
+from tta_bench.download.unpack import archive_errors, unpack
+from tta_bench.errors import UserError, clean
+from tta_bench.files import MOST_BYTES
+from tta_bench.packed.pack import MOST_FILES, MOST_PACKED, MOST_UNPACKED
+from tta_bench.records.store import MOST_TEXT
+
+END = struct.Struct("<4s4H2LH")  # the last bytes of a zip without a comment
+LONGEST_ENTRY = 400  # bytes of the index for one file
+LONG = 20  # bytes before the end: where a zip of more than 4 GiB says so
+NAMES = re.compile(r"manifest\.json|commands/\w[\w.-]*\.json|warnings/[\w-]+\.txt|cells/\w[\w.-]*\.(json|npy)")
+AGAIN = "make it with `tta-bench pack`"
+
+
+def unpack_run(file: Path, into: Path, most: int = MOST_PACKED) -> None:
+    """Unpack a packed run into a new folder; UserError for anything that `pack` does not write."""
+    try:
+        size = file.stat().st_size
+        if size > most:
+            raise UserError(f"{file.name}: is {size:,} bytes long, expected at most {most:,}")
+        if not file.is_file():
+            raise UserError(f"{file.name}: expected a plain file")
+        _check_end(file, size)
+        with archive_errors(file), zipfile.ZipFile(file) as archive:
+            needed = _check(archive.infolist(), file.name)
+        into.mkdir(parents=True)
+        space.require(into, needed, f"unpacking {file.name}")
+        unpack(file, into)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be unpacked ({error.strerror or error})") from error
+
+
+def _check_end(file: Path, size: int) -> None:
+    """Refuse what is no zip, and an index that is larger than its files need."""
+    with file.open("rb") as content:
+        content.seek(max(size - END.size - LONG, 0))
+        last = content.read()
+    if len(last) != END.size + LONG or not last[LONG:].startswith(b"PK\5\6"):
+        raise UserError(f"{file.name}: not a packed run, or cut short: {AGAIN}")
+    _, disk, other_disk, here, count, index, start, comment = END.unpack(last[LONG:])
+    is_long = last.startswith(b"PK\6\7")
+    if is_long or disk or other_disk or comment or here != count or start + index + END.size != size:
+        raise UserError(f"{file.name}: damaged, or not made by tta-bench: {AGAIN}")
+    if count > MOST_FILES or index > count * LONGEST_ENTRY:
+        raise UserError(f"{file.name}: has {count:,} files, expected at most {MOST_FILES:,}")
+
+
+def _check(members: list[zipfile.ZipInfo], where: str) -> int:
+    """Refuse names, kinds and sizes that no packed run has; returns the bytes of all files."""
+    seen: set[str] = set()
+    for member in members:
+        name = clean(member.filename)[:100]
+        if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise UserError(f"{where}: '{name}' is a link or a device, not a file: refused")
+        if not NAMES.fullmatch(member.filename):
+            raise UserError(f"{where}: has a file named '{name}', which no packed run has: refused")
+        if member.filename.lower() in seen:
+            raise UserError(f"{where}: has two files named '{name}': refused")
+        most = MOST_BYTES if name.endswith(".npy") else MOST_TEXT
+        if member.file_size > most:
+            raise UserError(f"{where}: '{name}' is {member.file_size:,} bytes long, expected at most {most:,}: refused")
+        seen.add(member.filename.lower())
+    if "manifest.json" not in seen:
+        raise UserError(f"{where}: not a packed run: it has no manifest.json: {AGAIN}")
+    total = sum(member.file_size for member in members)
+    if total > MOST_UNPACKED:
+        raise UserError(f"{where}: unpacks to {total:,} bytes, expected at most {MOST_UNPACKED:,}: refused")
+    return total
