@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 import zipfile
@@ -40,9 +41,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         home = args.keep or Path(temporary)
         make_board(args.run, home / "board", args.submissions, args.suites)
-        start = time.perf_counter()
+        start, before = time.perf_counter(), os.times()
         built = build(home / "board", home / "site")
-        print(f"build: {time.perf_counter() - start:.1f} s for {built.submissions} submissions, {built.pages} pages")
+        took, after = time.perf_counter() - start, os.times()
+        own, pool = sum(after[:2]) - sum(before[:2]), sum(after[2:4]) - sum(before[2:4])
+        print(
+            f"build: {took:.1f} s for {built.submissions} submissions, {built.pages} pages; load {os.getloadavg()[0]:.1f}"
+        )
+        print(f"  of the processors: {own:.1f} s by one process, then {pool:.1f} s by {os.cpu_count()} processes")
         files = [path for path in (home / "site").rglob("*") if path.is_file()]
         print(f"largest page: {built.largest / 1000:.0f} kB; site: {sum(p.stat().st_size for p in files) / 1e6:.0f} MB")
         shared = sum((home / "site" / name).stat().st_size for name in ("site.js", "site.css", "early.js"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from tta_bench.board.submission import MOST_RUN, Submission
 from tta_bench.errors import UserError
 from tta_bench.packed.unpack import unpack_run
+from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.report.choose import comparison
 from tta_bench.report.differences import make_stream
@@ -27,6 +29,8 @@ from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.report.values import Value
 
 FEW = 16  # submissions that are read faster here than by starting processes
+SMALL = 10**7  # bytes of a packed run
+MEMORY = Path("/dev/shm")
 COSTS = ("× Source", "forwards/image", "backwards/image", "peak MiB")
 
 
@@ -99,12 +103,21 @@ def gather_runs(submissions: Sequence[Submission]) -> list[Run]:
 def gather_run(submission: Submission) -> Run:
     """Read one packed run; scores are recomputed from its predictions, and digests checked."""
     try:
-        with tempfile.TemporaryDirectory(prefix="tta-bench-board-") as home:
+        with tempfile.TemporaryDirectory(prefix="tta-bench-board-", dir=_place(submission.run)) as home:
             folder = Path(home) / "run"
             unpack_run(submission.run, folder, MOST_RUN)
             return _read(submission, Runs([folder]))
     except UserError as error:
         raise UserError(f"{submission.run}: {error} (`tta-bench board check {submission.folder}` says more)") from error
+
+
+def _place(run: Path) -> Path | None:
+    """Where to unpack: in memory where the system offers that and the run is small, else in the usual place.
+
+    Making many small files on a disk takes as long as reading them.
+    """
+    small = run.stat().st_size < SMALL and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 100 * SMALL
+    return MEMORY if small else None
 
 
 def order_of(submission: Submission, stream: Stream) -> NDArray[np.int32]:
@@ -130,6 +143,7 @@ def _read(submission: Submission, runs: Runs) -> Run:
 
 def _row(line: Line, tasks: Sequence[str], runs: Runs) -> RunRow:
     cell, done = line.row.first.cell, line.row.done
+    seen = [(record, runs.outline(record.cell)) for record in done]
     return RunRow(
         label=line.row.label,
         method=cell.method,
@@ -150,24 +164,23 @@ def _row(line: Line, tasks: Sequence[str], runs: Runs) -> RunRow:
         scores={task: (line.scores[i], line.intervals[i]) for i, task in enumerate(tasks)},
         costs={name: line.costs[name] for name in COSTS if name in line.costs},
         more={name: str(value) for name, value in line.more.items()},
-        streams=tuple(_played(record, runs) for record in done),
-        classes=_classes(done, runs),
+        streams=tuple(_played(*pair) for pair in seen),
+        classes=_classes(seen),
     )
 
 
-def _played(record: Record, runs: Runs) -> Played:
-    cell, seen = record.cell, runs.outline(record.cell)
+def _played(record: Record, seen: Predictions) -> Played:
+    cell = record.cell
     truth = hashlib.sha256(seen.index.tobytes() + seen.label.tobytes()).hexdigest()
     images = make_stream(cell, seen.correct, seen.correct, seen.index).images
     stream = Stream(cell.name, cell.seed, cell.stream, images, record.samples, truth)
     return Played(stream, cell.batch_size, np.packbits(seen.correct).tobytes(), record.predictions, cell.key)
 
 
-def _classes(done: Sequence[Record], runs: Runs) -> dict[str, tuple[list[int], list[int]]]:
-    count = 1 + max((int(runs.outline(record.cell).label.max(initial=0)) for record in done), default=0)
+def _classes(played: Sequence[tuple[Record, Predictions]]) -> dict[str, tuple[list[int], list[int]]]:
+    count = 1 + max((int(seen.label.max(initial=0)) for _, seen in played), default=0)
     found: dict[str, NDArray[np.int64]] = {}
-    for record in done:
-        seen = runs.outline(record.cell)
+    for record, seen in played:
         right, shown = np.bincount(seen.label[seen.correct], minlength=count), np.bincount(seen.label, minlength=count)
         found[record.cell.name] = found.get(record.cell.name, 0) + np.stack([right, shown])
     return {name: (both[0].tolist(), both[1].tolist()) for name, both in found.items()}

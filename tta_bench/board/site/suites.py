@@ -60,7 +60,7 @@ class SuiteBoard:
 
 def slug(text: str) -> str:
     """A file name for any text: readable, and unique by a digest where characters were lost."""
-    safe = re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip("-.")[:80]
+    safe = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-.")[:80]
     return safe if safe == text else f"{safe or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
