@@ -46,7 +46,8 @@ def main() -> None:
         took, after = time.perf_counter() - start, os.times()
         own, pool = sum(after[:2]) - sum(before[:2]), sum(after[2:4]) - sum(before[2:4])
         print(
-            f"build: {took:.1f} s for {built.submissions} submissions, {built.pages} pages; load {os.getloadavg()[0]:.1f}"
+            f"build: {took:.1f} s for {built.submissions} submissions, {built.pages} pages; "
+            f"load {os.getloadavg()[0]:.1f}"
         )
         print(f"  of the processors: {own:.1f} s by one process, then {pool:.1f} s by {os.cpu_count()} processes")
         files = [path for path in (home / "site").rglob("*") if path.is_file()]
