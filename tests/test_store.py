@@ -16,6 +16,7 @@ from tests.records import keep, make_record, predict
 from tta_bench.errors import UserError
 from tta_bench.files import process_name, write_whole
 from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import SCHEMA
 from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
 from tta_bench.runs.listing import is_finished
@@ -181,7 +182,7 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:
     assert Runs([store.folder]).records == [record]
 
 
-@pytest.mark.parametrize("part", [b'"schema": 3', b'"digest"', b'"status": "done"'])
+@pytest.mark.parametrize("part", [f'"schema": {SCHEMA}'.encode(), b'"digest"', b'"status": "done"'])
 def test_no_flipped_bit_blocks_a_folder(tmp_path: Path, part: bytes) -> None:
     """Not even one that makes the record look like that of another version."""
     store = Store.create(tmp_path / "run", "s")
