@@ -109,6 +109,7 @@ def test_columns_sort_and_words_filter(view: Chromium) -> None:
 @needs_browser
 @pytest.mark.parametrize(("a", "b"), [("tent", "mine"), ("mine", "source")])
 def test_differences_are_those_of_compare(view: Chromium, home: Path, a: str, b: str) -> None:
+    view.open(home / "site/suites/s.html", height=400)
     for name in (a, b):
         view.click(f"tr[data-name={name}] .pick")
     view.wait("!document.getElementById('difference').hidden")
@@ -123,6 +124,10 @@ def test_differences_are_those_of_compare(view: Chromium, home: Path, a: str, b:
     for line, task in zip(found[1:], right.tasks, strict=True):
         assert float(line["holm"]) == pytest.approx(task.holm, rel=1e-9)
         assert line["text"].rstrip().endswith(task.verdict)
+    view.run("scrollTo(0, 0)")
+    view.wait("getComputedStyle(document.getElementById('see')).visibility == 'visible'")
+    view.click("#see")
+    assert view.run("document.activeElement.id") == "b"
     assert view.run("location.hash").startswith("#a=")  # can be linked to
     view.run("location.reload()")
     view.wait("document.getElementById('sentence')?.textContent.includes('points')")
@@ -152,7 +157,8 @@ def test_the_page_of_a_method(view: Chromium, home: Path) -> None:
 @needs_browser
 @pytest.mark.parametrize("width", [360, 1280])
 def test_pages_fit_narrow_screens_and_both_colours(view: Chromium, home: Path, width: int) -> None:
-    for page in sorted((home / "site").rglob("*.html")):
+    pages = (min((home / "site").glob(kind)) for kind in ("index.html", "suites/*", "tasks/*", "methods/*"))
+    for page in pages:
         for dark in (False, True):
             view.open(page, width=width, height=740, dark=dark)
             assert view.run("document.documentElement.scrollWidth") <= width, page
