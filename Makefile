@@ -7,7 +7,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-speed board wheel clean
+.PHONY: demo test test-all check timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-speed board docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -81,22 +81,28 @@ tune-digits: $(READY)     ## tune the digits suites, on corruptions that no tabl
 	$(BIN)/tta-bench tune --seeds 0,1,2 --method dpal-official --grid lr=1e-3,3e-3,1e-2,3e-2,0.1,0.3 \
 		--grid reset_threshold=0.2,0.02
 
-# The methods that the digits suites list under other_methods. One seed: the grids are coarse.
+# The methods that the digits suites list under other_methods. One seed: the grids are coarse. CoTTA and MEMO look at 8
+# views instead of 32 and 64, which would take hours. Streams are 20 batches long, so that CoTTA's teacher and AdaContrast's
+# warm-up get values for short streams, too.
 TUNE_DIGITS := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite digits-c-holdout --out $(RUNS)/digits-c-holdout --seeds 0
 
-tune-digits-others: $(READY) ## tune the other methods of the digits suites, on the same corruptions (15 minutes)
-	$(TUNE_DIGITS) --method t3a --grid filter_k=5,20,100,-1
-	$(TUNE_DIGITS) --method lame --grid affinity=kNN,linear,rbf --grid knn=1,5
+tune-digits-others: $(READY) ## tune the other methods of the digits suites, on the same corruptions (25 minutes)
+	$(TUNE_DIGITS) --method t3a --grid filter_k=1,5,20,100,-1
+	$(TUNE_DIGITS) --method lame --grid affinity=kNN,linear,rbf --grid knn=1,3,5,10
 	$(TUNE_DIGITS) --method cfa --grid lr=1e-3,1e-2,0.1,1
-	$(TUNE_DIGITS) --method eta --grid lr=0.03,0.1,0.3 --grid redundancy_threshold=0.4
-	$(TUNE_DIGITS) --method rdumb --grid lr=0.1 --grid redundancy_threshold=0.4 --grid reset_interval=5,10,1000
-	$(TUNE_DIGITS) --method deyo --grid lr=0.01,0.03,0.1,0.3 --grid plpd_threshold=0.2
-	$(TUNE_DIGITS) --method roid --grid lr=2.5e-3,2.5e-2,0.25
-	$(TUNE_DIGITS) --method cmf --grid lr=2.5e-3,2.5e-2,0.25
-	$(TUNE_DIGITS) --method adacontrast --grid lr=2e-4,2e-3,2e-2
-	$(TUNE_DIGITS) --method cotta --grid lr=1e-3,1e-2 --grid anchor_threshold=0.5 --grid augmentations=8
-	$(TUNE_DIGITS) --method memo --grid lr=1e-5,1e-4 --grid augmentations=8
-	$(TUNE_DIGITS) --method foa --grid fitness_lambda=0.4,4
+	$(TUNE_DIGITS) --method eta --grid lr=0.03,0.1,0.3 --grid redundancy_threshold=0.05,0.4,0.8
+	$(TUNE_DIGITS) --method rdumb --grid lr=0.03,0.1,0.3 --grid redundancy_threshold=0.4 --grid reset_interval=5,10,1000
+	$(TUNE_DIGITS) --method deyo --grid lr=0.01,0.03,0.1,0.3 --grid plpd_threshold=0.1,0.2,0.3
+	$(TUNE_DIGITS) --method deyo --grid lr=0.03 --grid plpd_threshold=0.4,0.5
+	$(TUNE_DIGITS) --method roid --grid lr=2.5e-5,2.5e-4,2.5e-3,2.5e-2,0.25,2.5
+	$(TUNE_DIGITS) --method cmf --grid lr=2.5e-5,2.5e-4,2.5e-3,2.5e-2,0.25,2.5
+	$(TUNE_DIGITS) --method adacontrast --grid lr=2e-5,2e-4,2e-3,2e-2
+	$(TUNE_DIGITS) --method adacontrast --grid lr=2e-6,2e-5,2e-4 --grid warmup_samples=128
+	$(TUNE_DIGITS) --method cotta --grid lr=1e-4,1e-3,1e-2,0.1 --grid anchor_threshold=0.5 --grid augmentations=8
+	$(TUNE_DIGITS) --method cotta --grid lr=1e-2,0.1 --grid teacher_momentum=0.9,0.99 --grid anchor_threshold=0.5 \
+		--grid augmentations=8
+	$(TUNE_DIGITS) --method memo --grid lr=1e-5,1e-4,1e-3 --grid augmentations=8
+	$(TUNE_DIGITS) --method foa --grid fitness_lambda=0.04,0.4,4
 	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/digits-c-holdout results/tuning/digits-others.csv
 
 starts: $(READY)          ## compare how DPAL's prediction networks start (15 minutes)
@@ -121,9 +127,19 @@ results-digits: $(READY)  ## make results/digits-c-5, the small suite of the tes
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
 		--out results/digits-c-5/figures/curve.png
 
-results-speed: $(READY)   ## make results/digits-speed: four corruptions as live streams at four speeds (5 minutes on 2 cores)
+# A finished cell is not run again, so an interrupted run goes on where it stopped. bn-test and bn-alpha need BatchNorm, dda a
+# diffusion model and dept-g trained prompts, which the digits do not have.
+EVERY := source,tent,eta,eata,sar,dpal,dpal-official,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift
+ALL ?= $(RUNS)/digits-c-5-all
+
+results-digits-all: $(READY) ## make results/digits-c-5-all: all methods that the digits model takes, three seeds (an hour)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --seeds 0,1,2 --out $(ALL) \
+		--methods $(EVERY)
+	$(BIN)/tta-bench report $(ALL) --format md,csv --out results/digits-c-5-all
+
+results-speed: $(READY)   ## make results/digits-speed: four corruptions as live streams at four speeds (15 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-speed --tasks gaussian_noise,defocus_blur,snow,contrast \
-		--out $(RUNS)/digits-speed
+		--methods $(EVERY) --out $(RUNS)/digits-speed
 	mkdir -p results/digits-speed && cp $(RUNS)/digits-speed/report/sweep.* results/digits-speed
 	$(BIN)/tta-bench figure $(RUNS)/digits-speed speed --out results/digits-speed/speed.png
 
@@ -148,6 +164,9 @@ figures: $(READY)         ## make the figures of docs/figures.md from `make resu
 	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal tsne --out docs/figures/tsne.png
 	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal attention --out docs/figures/attention.png
 	$(BIN)/tta-bench figure $(RUNS)/demo-inspect-dpal correlation --out docs/figures/correlation.png
+
+docs: $(READY)            ## build the documentation's site in build/docs; any warning is an error
+	$(BIN)/python docs/site/build.py build/docs
 
 wheel: $(READY)           ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation

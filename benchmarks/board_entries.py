@@ -7,6 +7,7 @@ its reruns and its date.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ def entry_of(store: Store, label: str, name: str, holdout: str) -> Entry:
     is_default = all(own[key] == base[key] for key in own.keys() & base.keys())
     return replace(
         draft(store, name, [label]),
-        title=f"{facts['idea'].rstrip('.')} ({facts['paper']})",
+        title=f"{re.split('[.;:](?: |$)', facts['idea'])[0]} ({facts['paper']})",
         who=US,
         chosen_on=(DEFAULTS if is_default else holdout,),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -13,7 +14,10 @@ import numpy as np
 
 from tests.honest import honest_record
 from tests.records import keep
-from tta_bench.board.submission import FILE, RUN, Entry, Package, Who, write_entry
+from tta_bench.board.answer import Answer
+from tta_bench.board.check import check
+from tta_bench.board.submission import FILE, RUN, Entry, Package, Who, read_board, write_entry
+from tta_bench.measure.metrics import scores_of
 from tta_bench.packed.pack import pack
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
@@ -61,20 +65,18 @@ def whole_record(method: str, task: str, seed: int) -> tuple[Record, Predictions
     """A record of one stream of the small suite: Source at its reference, others two points better."""
     name = json.dumps((SUITE.name, [task], "normal", {}, seed, None, SUITE.data))
     stream = expected(name, None)
-    source, _ = honest_record(method, task)
+    source, base = honest_record(method, task)
     share = _references()[json.dumps(SUITE.data, sort_keys=True), source.cell.weights, task]
     count = len(stream.index)
     score = share + 0.02 * (method != "source")
     right = np.arange(count) * 7 % count < round(score * count)
     off = 1 + sum(map(ord, method)) % 7  # another method is wrong in another way
-    predictions = Predictions(
+    predictions = replace(
+        base,
         index=stream.index.astype(np.int32),
         label=stream.label.astype(np.int32),
         prediction=np.where(right, stream.label, (stream.label + off) % 10).astype(np.int32),
-        task=np.zeros(count, np.int16),
         in_top5=right,
-        confidence=np.full(count, 0.7, np.float32),
-        entropy=np.full(count, 0.5, np.float32),
     )
     settings: dict[str, Any] = {"mine": SETTINGS, "tent": {"lr": 0.03, "momentum": 0.9, "steps": 1}}.get(method, {})
     cell = replace(
@@ -117,3 +119,21 @@ def changed_run(run: Path, out: Path, change: Change, method: str = "mine", ever
         new.save(record, predictions)
     new.note_command(["tta-bench", "run"], TASKS, ["source", method])
     return out
+
+
+def signed(record: Record, predictions: Predictions, **changes: Any) -> tuple[Record, Predictions]:
+    return replace(replace(record, **scores_of(predictions, record.cell.tasks)), **changes), predictions
+
+
+def refused(folder: Path, name: str, words: str, board: Path | None = None) -> Answer:
+    """Check that a submission is refused for this reason, and that the comment says how to mend it."""
+    answer, _ = check(folder, read_board(board) if board else ())
+    found = [problem for problem in answer.problems if problem.check == name]
+    assert any(words in problem.text for problem in found), answer.problems
+    assert not answer.accepted
+    comment = answer.comment()
+    assert "### To mend" in comment
+    assert "How to mend it" in comment
+    plain = re.sub("`[^`\n]+`", "", comment)  # code shows markup as it is
+    assert "<script" not in plain.replace("\\<script", "")
+    return answer

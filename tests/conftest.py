@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,16 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
+from tests import boards
+from tests.boards import ENTRY, submit, whole_run
 from tests.folders import make_inspection, make_run, make_sweep
 from tests.small import stir
 from tests.vits import TINY
+from tta_bench.board.submission import Who
 from tta_bench.cli.main import main
 from tta_bench.registry import installed
+from tta_bench.suites import suite as suites
+from tta_bench.verify import streams
 
 torch.set_num_threads(1)
 os.environ["TTA_BENCH_IN_PROCESS"] = "1"  # a worker takes seconds to start; test_workers.py has its own
@@ -96,3 +102,31 @@ def tiny() -> VisionTransformer:
 def images() -> Tensor:
     """Two images for it."""
     return torch.rand(2, 3, 160, 160, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def small_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installs two small suites, and keeps their streams."""
+    monkeypatch.setattr(suites, "library", boards.library)
+    monkeypatch.setattr(streams, "_expected", boards.expected)
+
+
+@pytest.fixture(scope="session")
+def board_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run of a small suite."""
+    return whole_run(tmp_path_factory.mktemp("board") / "run")
+
+
+@pytest.fixture
+def good(small_board: None, board_run: Path, tmp_path: Path) -> Path:
+    """A submission that is accepted."""
+    return submit(board_run, tmp_path / "incoming" / "mine")
+
+
+@pytest.fixture
+def board(small_board: None, tmp_path: Path) -> Path:
+    """A board with an entry of somebody else, whose predictions differ from ours."""
+    theirs = whole_run(tmp_path / "theirs", ("source", "tent"))
+    entry = replace(ENTRY, who=Who("Bob", "https://example.org/bob"), package="built-in", settings={})
+    submit(theirs, tmp_path / "board" / "bobs", entry)
+    return tmp_path / "board"

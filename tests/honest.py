@@ -34,6 +34,7 @@ def honest_record(method: str, task: str = "contrast", **changes: Any) -> tuple[
         in_top5=right,
         confidence=np.full(count, 0.7, np.float32),
         entropy=np.full(count, 0.5, np.float32),
+        brier=np.where(right, 0.1, 1.5).astype(np.float32),
     )
     cell = make_cell(
         method,

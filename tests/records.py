@@ -88,6 +88,7 @@ def predict(correct: Any, *, index: Any = None, label: Any = None, task: Any = N
         in_top5=right,
         confidence=np.zeros(count, np.float32),
         entropy=np.zeros(count, np.float32),
+        brier=np.ones(count, np.float32),
     )
 
 

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import csv
 import re
-import shlex
 import textwrap
 from collections.abc import Iterator
+from configparser import ConfigParser
 from pathlib import Path
 from statistics import mean
 
 import pytest
+import yaml
 
 import tta_bench
-from tests.conftest import Cli
 from tests.folders import save
 from tests.records import make_record
 from tta_bench import registry
 from tta_bench.datasets import open_dataset
 from tta_bench.datasets.imagenet import CLEAN_FOLDERS
 from tta_bench.errors import UserError
+from tta_bench.export import exporters
+from tta_bench.export.content import collect
 from tta_bench.papers import paper
 from tta_bench.records.store import Store
+from tta_bench.report.runs import Runs
 from tta_bench.suites import suite
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-DATASETS, FIGURES, METHODS, NOTEBOOK, REPORT, TIMING = (
-    (ROOT / "docs" / f"{name}.md").read_text()
-    for name in ("datasets", "figures", "methods", "notebook", "report", "timing")
+DATASETS, EXPORT, METHODS, NOTEBOOK, REPORT = (
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("datasets", "export", "methods", "notebook", "report")
 )
 
 
@@ -156,24 +158,6 @@ def test_the_arguments_of_run_are_listed() -> None:
     assert set(re.findall(r"`(\w+)`", listed)) == arguments
 
 
-def test_shell_commands_have_options_that_exist(cli: Cli) -> None:
-    """Options, commands and suites of every example; none is run."""
-    from tta_bench.cli.main import parser
-
-    seen = 0
-    for text in (README, DATASETS, FIGURES, METHODS, REPORT, TIMING):
-        joined = text.replace("\\\n", " ")
-        for line in re.findall(r"^ *(tta-bench [^#\n>]*)", "\n".join([*blocks(joined, "sh"), joined]), re.MULTILINE):
-            words = shlex.split(line)[1:]
-            if "DIR" in words or "…" in line:  # a synopsis
-                continue
-            seen += 1
-            known = parser().parse_args(words)
-            name = getattr(known, "suite", None)
-            assert name is None or name.endswith(".yaml") or name in suite.names(), line
-    assert seen > 20
-
-
 def test_the_links_lead_somewhere() -> None:
     for file in [
         ROOT / "README.md",
@@ -190,6 +174,24 @@ def test_the_links_lead_somewhere() -> None:
                 titles = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
                 slugs = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
                 assert anchor in slugs, f"{file.name}: {target}"
+
+
+def test_the_target_of_the_export_guide_writes(run: Path, tmp_path: Path) -> None:
+    lines = run_blocks(*blocks(EXPORT))["Lines"]
+    lines().write(collect(Runs([run])), tmp_path)  # type: ignore[operator]
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
+    assert all(f"| `{name}` |" in EXPORT for name in exporters().names())
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert citation["version"] == setup["metadata"]["version"]
+    (entry,) = blocks((ROOT / "docs" / "cite.md").read_text(), "bibtex")
+    assert f"title   = {{{citation['title']}}}" in entry
+    assert f"version = {{{citation['version']}}}" in entry
 
 
 def test_the_files_of_a_paper_are_listed() -> None:

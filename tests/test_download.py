@@ -229,6 +229,18 @@ def test_an_unpublished_checksum_is_recorded_and_held_to(site: Website, tmp_path
     assert (tmp_path / "CIFAR-10-C" / "fog.npy").read_bytes() == b"new"
 
 
+@pytest.mark.parametrize("bad", [b"no tar at all" * 100, archives.tar({"../evil": b"x"})], ids=["damaged", "outside"])
+def test_a_bad_archive_without_a_checksum_binds_no_later_download(site: Website, tmp_path: Path, bad: bytes) -> None:
+    """The server may have sent something else than the dataset: nobody can tell before it is unpacked."""
+    site.files["CIFAR-10-C.tar"] = bad
+    file = published(site, bytes=None, md5="")
+    with pytest.raises(UserError, match="the file was removed, run the same command again"):
+        bring(file, tmp_path)
+    site.files["CIFAR-10-C.tar"] = TAR
+    bring(file, tmp_path)
+    assert visible(tmp_path) == ["CIFAR-10-C"]
+
+
 def test_a_tar_for_a_loader_that_reads_tars_stays_packed(site: Website, tmp_path: Path) -> None:
     file = PublishedFile(f"{site.address}/CIFAR-10-C.tar", "ImageNet-C/CIFAR-10-C.tar", same_as=("fog", "snow"))
     bring(file, tmp_path)

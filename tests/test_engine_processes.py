@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tta_bench
-from tests import slurm
+from tests import ray_cluster, slurm
 from tests.test_many_processes import SUITE
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.journal import Life
@@ -161,7 +161,9 @@ def test_slurm_gives_the_records_of_a_plain_run_whoever_is_killed(home: Path, cl
     cluster.kill("slurmctld")
     first.kill()  # the coordinator
     first.communicate()
+    cluster.kill("slurmd-n1")
     cluster.start_controller()
+    cluster.start_node("n1")
     done = run(home, "slurm", "--on", "slurm", "--jobs", 2)
     assert done.returncode == 0, done.stdout + done.stderr
     assert results(folder) == results(home / "plain")
@@ -195,3 +197,45 @@ def test_a_detached_slurm_job_is_seen_and_cancelled(home: Path, cluster: slurm.C
 def _ended(status: list[str]) -> str:
     shown = subprocess.run(status, capture_output=True, text=True, env=ENVIRONMENT).stdout
     return shown if "(ended)" in shown else ""
+
+
+@pytest.fixture
+def ray() -> Iterator[ray_cluster.Cluster]:
+    if reason := ray_cluster.missing():
+        pytest.skip(reason)
+    found = ray_cluster.Cluster()
+    yield found
+    found.stop()
+
+
+@pytest.mark.slow
+def test_ray_gives_the_records_of_a_plain_run_whoever_is_killed(home: Path, ray: ray_cluster.Cluster) -> None:
+    folder, words = home / "ray", ("--on", f"ray={ray.address}")
+    first = start(home, "ray", *words)
+    kill_worker(folder)
+    wait_for(lambda: len(JobFolder.all(Store(folder))) == 2)  # the replacement, which may not run yet
+    first.kill()
+    first.communicate()
+    ray.kill_node()
+    done = run(home, "ray", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert results(folder) == results(home / "plain")
+    assert len(ended(folder)) == len(set(ended(folder)))
+    assert all(record.environment["shared"] for record in Store.open(folder).records()), "one of several cores"
+
+
+@pytest.mark.slow
+def test_a_ray_head_that_is_killed_costs_a_restart(home: Path, ray: ray_cluster.Cluster) -> None:
+    first = start(home, "head", "--on", f"ray={ray.address}")
+    wait_for(lambda: working(home / "head"))
+    ray.kill_head()
+    first.communicate(timeout=300)
+    assert first.returncode != 0
+    ray.stop()
+    other = ray_cluster.Cluster()
+    try:
+        done = run(home, "head", "--on", f"ray={other.address}")
+    finally:
+        other.stop()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert results(home / "head") == results(home / "plain")

@@ -21,7 +21,7 @@ from tta_bench.engines.job import Expected, Job, JobFolder, Ticket
 from tta_bench.engines.journal import Journal, Life
 from tta_bench.engines.local import Local
 from tta_bench.engines.manual import Manual
-from tta_bench.engines.ray_ import _why
+from tta_bench.engines.ray_ import _why, sharing
 from tta_bench.engines.session import Session
 from tta_bench.engines.slurm import Slurm
 from tta_bench.engines.status import status
@@ -249,6 +249,28 @@ def test_workers_start_with_different_tickets(store: Store) -> None:
     folder = JobFolder.create(store, job)
     first = [Queue(folder, job, index).take() for index in range(3)]
     assert first == list(made[:3])
+
+
+def test_a_queue_forgets_what_others_have_finished(store: Store) -> None:
+    made = tuple(Ticket(spec, 1.0) for spec in make_specs(4, 1, 1))
+    job = Job("made", 2, Site().to_json(), made)
+    folder = JobFolder.create(store, job)
+    queue, other = Queue(folder, job, 0), Journal(folder.journal(1))
+    for ticket in made[:2]:
+        other.write("take", spec=ticket.spec.digest)
+        other.write("end", spec=ticket.spec.digest, slug="x", status="done", new=True)
+    assert queue.take() == made[2]
+    assert queue.take() == made[3]
+    assert not any(life.ended or life.slugs or life.seconds for life in queue._lives.values())
+    assert queue.take() is None
+
+
+def test_ray_workers_say_when_their_device_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tta_bench.engines.ray_.cores", lambda: 8)
+    shared = {"TTA_BENCH_SHARED_DEVICE": "1"}
+    assert [sharing(gpus) for gpus in (0, 0.5, 1, 2)] == [shared, shared, {}, {}]
+    monkeypatch.setattr("tta_bench.engines.ray_.cores", lambda: 1)
+    assert sharing(0) == {}
 
 
 def test_a_damaged_line_of_a_journal_is_skipped(tmp_path: Path) -> None:

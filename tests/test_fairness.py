@@ -76,6 +76,25 @@ def start_a_thread(method: Method, batch: Tensor) -> None:
     threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
 
 
+def start_a_short_thread(method: Any, batch: Tensor) -> None:
+    """Works on after `adapt`, but not until the end of the stream."""
+    started = getattr(method, "started", 0)
+    method.started = started + 1
+    if not started:
+        threading.Thread(target=time.sleep, args=(0.05,)).start()
+    else:
+        time.sleep(0.2)
+
+
+def leave_a_hook_in_the_model(method: Any, batch: Tensor) -> None:
+    method.model.head.register_forward_hook(lambda *call: None)
+
+
+def swap_two_classes(method: Any, batch: Tensor) -> None:
+    weight = method.model.head.weight
+    weight[:2] = weight[[1, 0]]
+
+
 def lower_precision(method: Method, batch: Tensor) -> None:
     torch.set_float32_matmul_precision("medium")
 
@@ -102,7 +121,12 @@ DEEDS: dict[str, tuple[Callable[[Any, Tensor], Any], str]] = {
     "batch": (blank, "changed its input batch"),
     "weights": (raise_a_bias, "changed 1 weights outside adapted_parameters()"),
     "data": (raise_a_bias_in_silence, "changed 1 weights outside adapted_parameters()"),
+    "order of weights": (swap_two_classes, "changed 1 weights outside adapted_parameters()"),
     "thread": (start_a_thread, "left a thread running"),
+    "short thread": (start_a_short_thread, "left a thread running"),
+    "model's hooks": (leave_a_hook_in_the_model, "changed the model's hooks"),
+    "device": (lambda m, b: torch.set_default_device("meta"), "changed torch's default device (restored)"),
+    "hangup": (lambda m, b: signal.signal(signal.SIGHUP, signal.SIG_IGN), "changed signal handlers (restored)"),
 }
 
 

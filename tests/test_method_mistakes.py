@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import timm
+from safetensors.torch import save_file
 
+from tests import trees, vits
 from tests.conftest import Cli
 
 
@@ -36,3 +39,26 @@ def test_one_line_and_nothing_runs(cli: Cli, tmp_path: Path, words: tuple[str, .
     assert (status, error.count("\n")) == (2, 1)
     assert said in error
     assert "seed 0" not in shown
+
+
+@pytest.mark.parametrize(
+    ("clean", "said"),
+    [
+        ("flat", "ImageNet-val: has no images: expected a folder for each class in it"),
+        ("none", "clean source images are needed (a method prepares on them): put the ImageNet validation images as"),
+    ],
+)
+def test_source_images_without_labels_are_refused(cli: Cli, tmp_path: Path, clean: str, said: str) -> None:
+    """Folders name the classes of source images, so images outside of any have no labels for CFA's class means."""
+    trees.imagenet_c(tmp_path)
+    if clean == "flat":
+        trees.write(tmp_path / "ImageNet-val" / "ILSVRC2012_val_00000001.JPEG")
+    save_file(timm.create_model(vits.TINY).state_dict(), tmp_path / "weights.safetensors")
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        f"name: mine\nabout: a test\nmodel: {vits.TINY}={tmp_path}/weights.safetensors\nbatch_size: 2\ntasks: [fog]\n"
+        "data: {kind: imagenet-c, severity: 5, allow_partial: true}\nmethods: {cfa: {}}\n"
+    )
+    status, _, error = cli("run", "--suite", suite, "--data-root", tmp_path, "--out", tmp_path / "run")
+    assert (status, error.count("\n")) == (2, 1)
+    assert said in error

@@ -159,6 +159,17 @@ def test_parquet_files_are_read(saved: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert images.read(np.array([0])).shape == (1, 3, 224, 224)
 
 
+def test_splits_of_parquet_files_stay_apart(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a copy of a repository of the hub: `data/test-00000-of-00001.parquet`."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", saved / "cache")
+    for split, rows in datasets.load_from_disk(str(saved / "pets")).items():
+        rows.to_parquet(str(saved / "hub" / "data" / f"{split}-00000-of-00001.parquet"))
+    assert list(own("hf", saved, folder="hub", split="test").open("hub").labels) == [0, 1, 2, 0, 1, 2]
+    assert list(own("hf", saved, folder="hub", split="train").open("hub").labels) == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

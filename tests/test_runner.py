@@ -92,6 +92,8 @@ def test_scores_are_those_of_the_logits(small_suite: Path) -> None:
     assert np.array_equal(predictions.prediction, p.argmax(1).numpy())
     np.testing.assert_allclose(predictions.confidence, p.max(1).values.numpy(), atol=1e-5)
     np.testing.assert_allclose(predictions.entropy, torch.special.entr(p).sum(1).numpy(), atol=1e-4)
+    truth = torch.nn.functional.one_hot(torch.from_numpy(predictions.label).long(), p.shape[1])
+    np.testing.assert_allclose(predictions.brier, ((p - truth) ** 2).sum(1).numpy(), atol=1e-4)
 
 
 def test_counts_are_exact(small_suite: Path) -> None:

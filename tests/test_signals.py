@@ -22,18 +22,14 @@ from tta_bench.system import interruptible
 class Swallows:
     """A part of the import system that ignores exceptions, as Python does in the callbacks of module locks."""
 
-    raised = False
-
     def __init__(self, number: int) -> None:
         self.number = number
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name == "no_such_module":
-            try:
+            with suppress(KeyboardInterrupt):
                 os.kill(os.getpid(), self.number)
                 time.sleep(0.1)
-            except KeyboardInterrupt:
-                self.raised = True
         return None
 
 
@@ -45,17 +41,31 @@ def import_and_wait() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_during_an_import_counts_after_it(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    finder = Swallows(number)
-    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+def test_a_signal_that_an_import_swallows_is_raised_again(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(sys, "meta_path", [Swallows(number), *sys.meta_path])
     before = signal.signal(number, signal.default_int_handler)  # a job in the background starts with Ctrl-C ignored
     try:
         with pytest.raises(KeyboardInterrupt):
             import_and_wait()
-        assert not finder.raised
         assert signal.getsignal(number) is signal.default_int_handler
     finally:
         signal.signal(number, before)
+
+
+@pytest.mark.parametrize("then", ["raise", "raise ImportError('turned')", "pass"])
+def test_a_signal_in_a_modules_own_code_counts_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """A slow package, as torch, is not waited for, even if it catches the interrupt or turns it into another error."""
+    lines = ["import os, signal, time", "try:", "    os.kill(os.getpid(), signal.SIGTERM)", "    time.sleep(20)"]
+    lines += ["except BaseException:", f"    {then}", "time.sleep(20)"]
+    (tmp_path / "slow_package.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        importlib.import_module("slow_package")
+    assert time.monotonic() - began < 10
+    sys.modules.pop("slow_package", None)
 
 
 def test_a_signal_elsewhere_counts_at_once() -> None:

@@ -181,6 +181,22 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:
     assert Runs([store.folder]).records == [record]
 
 
+@pytest.mark.parametrize("part", [b'"schema": 3', b'"digest"', b'"status": "done"'])
+def test_no_flipped_bit_blocks_a_folder(tmp_path: Path, part: bytes) -> None:
+    """Not even one that makes the record look like that of another version."""
+    store = Store.create(tmp_path / "run", "s")
+    file = store.prediction_file(keep(store, make_record("sar")).cell).with_suffix(".json")
+    whole = file.read_bytes()
+    first = whole.index(part)
+    for place in range(first, first + len(part)):
+        for bit in range(8):
+            changed = bytearray(whole)
+            changed[place] ^= 1 << bit
+            file.write_bytes(changed)
+            assert store.set_damaged_aside()
+            assert not file.exists()
+
+
 def test_an_edited_accuracy_is_refused_even_with_a_fresh_digest(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     record = keep(store, make_record("sar", 0.5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,34 @@ def test_the_figures_are_drawn(folder: Path, kind: str) -> None:
     assert figure.axes
     if kind == "speed":
         assert [line.accuracy for line in found.lines] == [(50, 50, 50), (80, 70, 40)]
+
+
+def test_many_rows_are_named_at_the_ends_of_their_lines() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.text import Annotation, Text
+
+    from tta_bench.figures import style
+
+    lines = [over.Line(f"row{n}", n, (60 + n % 3, 60.0), (0, 0), (100, 50)) for n in range(19)]
+    with style.house_style():
+        figure = over.draw(over.Over("stream speed", ("waits", "1"), tuple(lines), True, ()))
+        figure.canvas.draw()
+        names = [text for text in figure.axes[0].texts if isinstance(text, Annotation)]
+        assert {text.get_text() for text in names} == {line.label for line in lines}
+        assert not figure.legends
+        boxes = sorted((Text.get_window_extent(text) for text in names), key=lambda box: box.y0)  # without its line
+    assert all(low.y1 <= high.y0 for low, high in pairwise(boxes))
+    frame = figure.axes[0].get_window_extent()
+    assert all(frame.y0 - 10 <= box.y0 and box.y1 <= frame.y1 + 10 and box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+def test_places_are_apart_and_near() -> None:
+    from tta_bench.figures import style
+
+    assert style.apart([5.0, 1.0, 1.0, 9.0], 1.0, 0.0, 9.0) == [5.0, 0.5, 1.5, 9.0]
+    assert style.apart([0.0, 0.0, 0.0], 1.0, 0.0, 9.0) == [0.0, 1.0, 2.0]
+    assert style.apart([9.0, 9.0], 1.0, 0.0, 9.0) == [8.0, 9.0]
+    assert style.apart([], 1.0, 0.0, 9.0) == []
 
 
 def test_a_figure_needs_two_values(run: Path) -> None:

@@ -235,6 +235,12 @@ class UsesACopy(Good):
         return super().adapt(batch)
 
 
+class LeavesHooks(Good):
+    def adapt(self, batch: Tensor) -> Tensor:
+        self.model.head.register_forward_hook(lambda *call: None)
+        return super().adapt(batch)
+
+
 class WorksOn(Good):
     def adapt(self, batch: Tensor) -> Tensor:
         threading.Thread(target=time.sleep, args=(1,), name="later", daemon=True).start()
@@ -261,6 +267,7 @@ BROKEN: dict[type[Method], tuple[str, str]] = {
     SwitchesGradients: ("global state is left alone", "torch's gradient mode was changed"),
     UsesACopy: ("every pass goes through the given model", "adapt computes 1.0 forwards per image that do not pass"),
     WorksOn: ("nothing runs outside adapt", "adapt left a thread running (later)"),
+    LeavesHooks: ("the model's hooks are left alone", "adapt changed the hooks of head: remove them"),
     ChangesTheHead: ("only adapted tensors change", "'head.bias' was changed, but adapted_parameters() does not have"),
     Misnames: ("adapted tensors have the model's names", "the model's 'norm.weight' is called 'scale'"),
     AdaptsACopy: ("adapted tensors have the model's names", "'norm.weight' in adapted_parameters() is another tensor"),
@@ -321,7 +328,7 @@ def test_the_command_line_shows_kept_and_broken_promises(
     monkeypatch.setattr(Registry, "load", lambda self, name: ShowsNothing if name == "tent" else real(self, name))
     status, shown, _ = cli("check", "--contract", "--suite", small_suite, "--set", "tent.lr=0.01")
     assert status == 2
-    assert "ok    source: passes all 17 contract tests" in shown
+    assert "ok    source: passes all 18 contract tests" in shown
     assert "ERROR tent (lr=0.01): features and predict change nothing: features()['logits'] is not a tensor" in shown
     assert "1 of 2 methods fail a contract test." in shown
     status, shown, _ = cli("check", "--contract", "--methods", "source")

@@ -49,6 +49,16 @@ def test_an_honest_folder_holds(tmp_path: Path) -> None:
     assert len(found) == 2
 
 
+@pytest.mark.parametrize(("process", "verdict"), [("worker", "holds"), ("host", "not checked"), (None, "not checked")])
+def test_a_process_that_has_labels_is_named(tmp_path: Path, process: str | None, verdict: str) -> None:
+    store = honest_run(tmp_path / "run")
+    for record in store.records():
+        environment = {**record.environment, **({"process": process} if process else {})}
+        store.save(replace(record, environment=environment), store.predictions(record))
+    audit, _ = verify([store.folder])
+    assert {finding.verdict for finding in audit.findings if finding.check == "apart"} == {verdict}
+
+
 def signed(record: Record, predictions: Predictions, **changes: Any) -> tuple[Record, Predictions]:
     """A record whose scores follow from these predictions, then changed."""
     return replace(replace(record, **scores_of(predictions, record.cell.tasks)), **changes), predictions
@@ -254,4 +264,4 @@ def test_cells_that_run_again_agree_bit_for_bit_or_are_found(tmp_path: Path, cli
 
 
 def test_every_check_has_a_promise() -> None:
-    assert WITHOUT_DATA | {"source", "tables", "rerun"} == set(CHECKS)
+    assert WITHOUT_DATA | {"source", "tables", "apart", "rerun"} == set(CHECKS)

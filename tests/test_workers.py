@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from benchmarks.torture import hostile
 from tests.works import requests, works
 from tta_bench.errors import CellFailed
 from tta_bench.records.store import Store
+from tta_bench.runs import execute
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import SourceSeconds, run_at, run_left
 from tta_bench.runs.host import WorkHost
@@ -85,6 +88,19 @@ def test_a_time_limit_ends_a_cell(small_suite: Path) -> None:
         own.adapt(WorkHost(work, lambda images, accuracy: None), time_limit=0.01)
 
 
+def test_a_limit_that_was_asked_for_holds_for_a_single_batch_too(
+    small_suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "PATIENCE", 0.01)
+    (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
+    places = Binder(ISOLATED), Binder(replace(ISOLATED, time_limit=300.0))
+    with closing(places[0].workers), pytest.raises(CellFailed, match=r"a single batch took longer than 0.01 s"):
+        run_at(work, places[0])
+    with closing(places[1].workers):
+        record, _ = run_at(work, places[1], time_limit=300.0)
+    assert record.environment["process"] == "worker"
+
+
 def test_the_default_limit_is_a_multiple_of_sources_time(small_suite: Path, tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "small")
     asked = requests(small_suite, methods=("source", "tent"), limit=32, tasks=("contrast",))
@@ -107,7 +123,9 @@ def test_a_damaged_message_is_a_failure_of_the_cell(small_suite: Path) -> None:
 
 def test_hostile_plug_ins_are_contained() -> None:
     deeds = ("labels", "segfault", "copied-model")  # `make torture` has all
-    found = hostile.verdicts(deeds, limit=64, time_limit="300s", tasks=("contrast",))
+    outcome = hostile.attack(deeds, limit=64, time_limit="300s", tasks=("contrast",))
+    assert (outcome.uncontained, outcome.honest, outcome.touched) == ([], 3, [])
+    found = outcome.verdicts
     assert found["labels"] == "ran as Source does"
     assert found["segfault"] == "its process was killed by SIGSEGV"
     assert "computes as much as 9.0 forwards per image outside the counted passes" in found["copied-model"]

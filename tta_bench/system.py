@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -34,37 +35,57 @@ def interrupts_held() -> Iterator[None]:
 def interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt at Ctrl-C and at SIGTERM, which cluster schedulers send to end a job.
 
-    During an import it is raised at the end of the import: Python ignores exceptions in the callbacks that release the
-    locks of modules, so a signal at such a moment would be lost.
+    During an import it may be lost: Python ignores exceptions in the callbacks that release the locks of modules, and
+    packages may catch it or turn it into another. So it is raised again until the block ends.
     """
     if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield
         return
     outside = _open_imports(sys._getframe())
+    asked = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if _open_imports(frame) > outside:
+        nonlocal asked
+        if asked or _open_imports(frame) > outside:
+            asked = True
             signal.setitimer(signal.ITIMER_REAL, 0.02)  # then SIGALRM asks again
-            return
+            if _is_import_system(frame) or isinstance(sys.exc_info()[1], KeyboardInterrupt):
+                return  # where it would be lost, or while it is being handled
         raise KeyboardInterrupt
 
     handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in (*handled, signal.SIGALRM)}
     try:
         yield
+    except BaseException:
+        if not asked:
+            raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def _open_imports(frame: FrameType | None) -> int:
     """How many of these nested calls belong to the import system."""
     found = 0
     while frame is not None:
-        found += frame.f_code.co_filename.startswith("<frozen importlib")
+        found += _is_import_system(frame)
         frame = frame.f_back
     return found
+
+
+def _is_import_system(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
+
+
+def die_with_parent() -> None:
+    """Let the system kill this process when its parent dies, even if a method never returns."""
+    if sys.platform == "linux":
+        libc: Any = ctypes.CDLL(None)
+        libc.prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
 
 
 @contextmanager

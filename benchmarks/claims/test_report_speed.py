@@ -1,4 +1,5 @@
 """12 methods on 15 tasks with 3 seeds and 50,000 predictions each: `report` within 5 s, `compare` within 20 s.
+20 methods on 50 tasks with 5 seeds and 100 predictions each, 5,000 cells: 4 s and 300 MB, and half of them half of it.
 
 Both run as a user starts them, in their own process. What counts is CPU time, the best of three: the machine may be
 busy.
@@ -11,12 +12,13 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.records import keep, make_record
+from tests.records import keep, make_record, predict
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.store import Store
 from tta_bench.suites import suite
@@ -47,6 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     in_top5=right,
                     confidence=rng.random(IMAGES, dtype=np.float32),
                     entropy=rng.random(IMAGES, dtype=np.float32),
+                    brier=rng.random(IMAGES, dtype=np.float32),
                 )
                 changes = {"suite": shipped.name, "data": shipped.data, "batch_size": BATCH, "model": shipped.model}
                 record = make_record(f"method{i}", task=task, seed=seed, **changes)
@@ -55,8 +58,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Stores of 2,500 and of 5,000 cells."""
+    return make_many(tmp_path_factory.mktemp("half"), 25), make_many(tmp_path_factory.mktemp("all"), 50)
+
+
+def make_many(home: Path, tasks: int) -> Path:
+    store, rng = Store.create(home, "s"), np.random.default_rng(0)
+    names = [f"t{number}" for number in range(tasks)], ["source", *(f"m{number}" for number in range(1, 20))]
+    store.note_command(["made up"], *names)
+    for task, seed in product(names[0], range(5)):
+        for number, method in enumerate(names[1]):
+            right = rng.random(100) < 0.5 + 0.005 * number
+            keep(store, make_record(method, task=task, seed=seed), predict(right, label=np.arange(100) % 10))
+    return home
+
+
 def seconds(*words: object) -> float:
-    """The shortest of three runs of `tta-bench`."""
+    """The CPU time of the shortest of three runs of `tta-bench`."""
+    return measured(*words)[0]
+
+
+def measured(*words: object) -> tuple[float, float]:
+    """The CPU time of the shortest of three runs of `tta-bench`, and the peak memory of commands so far, in MB."""
     found = []
     for _ in range(3):
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -64,7 +89,18 @@ def seconds(*words: object) -> float:
         after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - start
         found.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall))
     print(f"\n{words[0]}: {min(found)[0]:.1f} s of work, {min(wall for _, wall in found):.1f} s on the wall")
-    return min(found)[0]
+    return min(found)[0], resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
+@pytest.mark.parametrize("words", [["report", "--format", name] for name in ("md", "csv", "html")] + [["compare"]])
+def test_5000_cells_within_4_seconds(many: tuple[Path, Path], words: list[str]) -> None:
+    half, whole = many
+    more = ["--a", "m1", "--b", "m2"] if words == ["compare"] else []
+    (first, _), (total, megabytes) = (measured(words[0], folder, *words[1:], *more) for folder in (half, whole))
+    print(f"{first:.1f} s for 2,500 cells, {total:.1f} s for 5,000, {megabytes:.0f} MB")
+    assert total <= 4
+    assert total <= 2.2 * first, "twice the cells take twice as long"
+    assert megabytes <= 300
 
 
 def test_report_within_5_seconds(folder: Path) -> None:

@@ -27,7 +27,7 @@ import torch
 import tta_bench.api
 import tta_bench.report.write
 import tta_bench.runs.execute  # noqa: F401  # forked runs find everything imported
-from benchmarks.torture import crowd, disks, fuzz, hostile, hostile_methods, kills
+from benchmarks.torture import crowd, disks, fuzz, hostile, hostile_methods, kills, strangers
 from benchmarks.torture.scene import Scene
 from tta_bench.files import write_whole
 from tta_bench.measure.environment import describe
@@ -53,13 +53,14 @@ def trials(scene: Scene, share: float) -> dict[str, Callable[[], Figures]]:
         "flipped bits": lambda: crowd.flips(scene, some(3000)),
         "spoiled records, manifests, predictions, suites, timing files": lambda: fuzz.run(some(3000)),
         "hostile methods": lambda: _hostile(share),
+        "hostile result folders": lambda: strangers.strangers(),
     }
 
 
 def _hostile(share: float) -> Figures:
     deeds = [*(name for name in hostile_methods.DEEDS if name != "none"), "sly"]
-    found = hostile.verdicts(deeds if share == 1 else deeds[:: round(1 / share)])
-    return {"methods": len(found), "contained": len(found), "honest cells with other predictions": 0}
+    outcome = hostile.attack(deeds if share == 1 else deeds[:: round(1 / share)])
+    return {**outcome.to_dict(), "verdicts": outcome.verdicts, "problems": outcome.uncontained + outcome.touched}
 
 
 def main() -> int:

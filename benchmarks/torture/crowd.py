@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import shutil
+from pathlib import Path
 from typing import Any
 
 from benchmarks.torture.scene import CELLS, Scene, predictions
 from tta_bench.errors import UserError
+from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
+from tta_bench.runs.listing import is_finished
 
 
 def crowd(scene: Scene, processes: int = 4) -> dict[str, Any]:
@@ -28,11 +31,14 @@ def crowd(scene: Scene, processes: int = 4) -> dict[str, Any]:
 
 
 def flips(scene: Scene, count: int, seed: int = 0) -> dict[str, Any]:
-    """Flip single bits in records and predictions: a table made from them must be refused, naming the file."""
+    """Flip single bits in records and predictions.
+
+    A table made from them must be refused, naming the file, and the same command must run that cell again.
+    """
     chance, out = random.Random(seed), scene.home / "flipped"
     shutil.copytree(scene.home / "reference", out)
     files = [*sorted((out / "cells").glob("*.json")), *sorted((out / "cells").glob("*.npy"))]
-    silent = unnamed = 0
+    silent = unnamed = reused = 0
     for _ in range(count):
         file = chance.choice(files)
         whole = file.read_bytes()
@@ -44,5 +50,23 @@ def flips(scene: Scene, count: int, seed: int = 0) -> dict[str, Any]:
             silent += 1
         except UserError as error:
             unnamed += str(file) not in str(error)
+        reused += _is_reused(out, file)
         file.write_bytes(whole)
-    return {"flipped bits": count, "unnoticed": silent, "noticed without the file's name": unnamed}
+    return {
+        "flipped bits": count,
+        "unnoticed": silent,
+        "noticed without the file's name": unnamed,
+        "cells reused all the same": reused,
+    }
+
+
+def _is_reused(out: Path, file: Path) -> bool:
+    """Whether the same command would leave this cell as it is, instead of moving it aside."""
+    store, partner = Store(out), file.with_suffix(".npy" if file.suffix == ".json" else ".json")
+    other = partner.read_bytes()
+    moved = store.set_damaged_aside()
+    found = store.find_slug(file.stem)
+    for path in moved:
+        path.unlink()
+    partner.write_bytes(other)
+    return found is not None and is_finished(found, store)

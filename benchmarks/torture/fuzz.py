@@ -23,6 +23,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import hypothesis
+from hypothesis.strategies import randoms
 from rich.console import Console
 
 from tests.records import keep, make_failure, make_record
@@ -108,12 +110,24 @@ class Figures:
 
 
 def run(count: int, seed: int = 0) -> dict[str, Any]:
-    """Try `count` mutations; returns figures."""
+    """Try `count` mutations that hypothesis draws; returns figures."""
     figures = Figures()
     with tempfile.TemporaryDirectory() as place:
         bench = Bench(Path(place))
-        for number in range(count):
-            bench.attack(Random(f"{seed} {number}"), figures)
+
+        @hypothesis.seed(seed)
+        @hypothesis.settings(
+            max_examples=count,
+            deadline=None,
+            database=None,
+            phases=[hypothesis.Phase.generate],
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        @hypothesis.given(random=randoms(use_true_random=False))
+        def attack(random: Random) -> None:
+            bench.attack(random, figures)
+
+        attack()
     return figures.to_dict()
 
 

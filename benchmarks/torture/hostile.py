@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,30 +64,48 @@ def run(
     return records
 
 
-def verdicts(
+@dataclass(frozen=True)
+class Outcome:
+    """What came of hostile methods."""
+
+    verdicts: dict[str, str]  # by deed
+    uncontained: list[str]  # deeds without a record, and those that score more than Source
+    honest: int  # cells of honest methods
+    touched: list[str]  # honest cells that failed, or whose predictions differ from those of a run without deeds
+
+    def to_dict(self) -> dict[str, int]:
+        return {
+            "methods": len(self.verdicts),
+            "contained": len(self.verdicts) - len(self.uncontained),
+            "honest cells": self.honest,
+            "with other predictions": len(self.touched),
+        }
+
+
+def attack(
     deeds: Sequence[str], *, limit: int = 64, time_limit: str = "20s", tasks: Sequence[str] = ("contrast", "brightness")
-) -> dict[str, str]:
-    """What became of each deed; raises if it touched an honest method or a label."""
+) -> Outcome:
+    """Run deeds before honest methods, and compare these with a run of their own."""
     how: dict[str, Any] = {"limit": limit, "time_limit": time_limit, "tasks": tasks}
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         (home / "honest").mkdir(), (home / "all").mkdir()
         alone = {key(r): r["bytes"] for r in run((), home / "honest", **how)}
         records = run(deeds, home / "all", **how)
+    if not alone or not all(alone.values()):
+        raise RuntimeError("the honest methods fail without any hostile one")
     honest = {key(record): record for record in records if record["label"] in HONEST}
-    for cell, expected in alone.items():
-        if honest[cell]["status"] != "done":
-            raise AssertionError(f"{cell}: failed: {honest[cell]['reason']}")
-        if honest[cell]["bytes"] != expected:
-            raise AssertionError(f"{cell}: a hostile method changed its predictions")
-    found: dict[str, str] = {}
+    touched = [f"{cell}" for cell, expected in alone.items() if cell not in honest or honest[cell]["bytes"] != expected]
+    found: dict[str, str] = dict.fromkeys(deeds, "left no record")
+    cheated = []
     for record in records:
-        if record["label"] not in HONEST:
-            found.setdefault(record["label"], record["reason"] or "; ".join(record["remarks"]) or "ran as Source does")
+        if record["label"] in found:
+            found[record["label"]] = record["reason"] or "; ".join(record["remarks"]) or "ran as Source does"
             best = honest["source", record["cell"]["tasks"][0]]["top1"]
             if record["status"] == "done" and record["top1"] > best:
-                raise AssertionError(f"{record['label']} scores {record['top1']:.2f}, Source {best:.2f}")
-    return found
+                cheated.append(record["label"])
+    missing = [deed for deed, verdict in found.items() if verdict == "left no record"]
+    return Outcome(found, [*missing, *dict.fromkeys(cheated)], len(alone), touched)
 
 
 def key(record: dict[str, Any]) -> tuple[str, str]:
@@ -95,14 +114,12 @@ def key(record: dict[str, Any]) -> tuple[str, str]:
 
 def main() -> None:
     """All deeds, one line each."""
-    sys.path.insert(0, str(HERE))
-    import hostile_methods
+    from benchmarks.torture import hostile_methods
 
-    deeds = [*(name for name in hostile_methods.DEEDS if name != "none"), "sly"]
-    found = verdicts(deeds)
-    for deed, verdict in found.items():
+    outcome = attack([*(name for name in hostile_methods.DEEDS if name != "none"), "sly"])
+    for deed, verdict in outcome.verdicts.items():
         print(f"{deed:<20} {verdict[:150]}")
-    print(f"{len(found)} hostile methods contained; honest cells are bit-identical")
+    print(outcome.to_dict(), outcome.uncontained, outcome.touched)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ CHECKS = {
     "images": "pixels are those that this machine makes",
     "weights": "source weights are known",
     "source": "Source scores its reference",
+    "apart": "the process that adapted had no labels",
     "division": "model, batch size and precision are those of the suite (closed division)",
     "settings": "settings are declared, and follow the suite's rule in the closed division",
     "chosen": "settings were not chosen on what is scored",

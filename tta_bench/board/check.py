@@ -31,6 +31,7 @@ REMEDIES = {
     "images": "run the suite's own images, with the packages of constraints.txt",
     "weights": "run with the suite's model (no --model), installed from this version of tta-bench",
     "source": "something changes what the model sees: run Source in a fresh environment and compare",
+    "apart": "run without `--in-process`, so that the method adapts in a process that has no labels",
     "rerun": "say on which machine and versions it ran, and whether the method draws random numbers of its own",
 }
 BY_HAND = "a maintainer runs `tta-bench board check … --data-root DIR` where the data is"
@@ -113,15 +114,15 @@ def _check(
 def _take(audit: Audit, is_open: bool, folder: Path, answer: Answer) -> None:
     """Turn what `verify` found into problems, and required points that it could not check into open ones."""
     for finding in audit.findings:
-        answer.checked.add(finding.check)
         if finding.verdict == "fails":
             answer.problems.append(_problem(finding, folder, REMEDIES[finding.check]))
-        elif finding.verdict == "not checked" and finding.check in REQUIRED:
-            if is_open and finding.check in DECLARED:
-                note = f"{finding.check}: {finding.text}"
-                answer.notes += [note] if note not in answer.notes else []
-                continue
-            answer.open.append(_problem(finding, folder, BY_HAND))
+        elif finding.verdict == "not checked":
+            if finding.check in REQUIRED and not (is_open and finding.check in DECLARED):
+                answer.open.append(_problem(finding, folder, BY_HAND))
+            elif (note := f"{finding.check}: not checked: {finding.text}") not in answer.notes:
+                answer.notes.append(note)
+    unknown = {finding.check for finding in audit.findings if finding.verdict == "not checked"}
+    answer.checked |= {finding.check for finding in audit.findings} - unknown
 
 
 def add_reruns(audit: Audit, folder: Path, answer: Answer) -> None:

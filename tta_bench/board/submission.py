@@ -194,6 +194,7 @@ def write_entry(entry: Entry, file: Path) -> None:
     import yaml
 
     content = msgspec.to_builtins(entry)
+    validate.read(Entry, content, str(file))  # not only what was read is written
     short = {f.name: content[f.name] for f in fields(entry) if getattr(entry, f.name) != validate.default(f)}
     text = yaml.safe_dump(short, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
     try:

@@ -42,9 +42,11 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line; building it imports nothing heavy."""
     from tta_bench.cli import (
         board,
+        calibrate,
         check,
         compare,
         download,
+        export,
         figure,
         inspect_,
         list_,
@@ -85,8 +87,10 @@ def parser() -> argparse.ArgumentParser:
         tune,
         train_source,
         make_corrupted,
+        calibrate,
         inspect_,
         figure,
+        export,
         timing,
         profile,
         work,

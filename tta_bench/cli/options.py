@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +43,8 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     how.add_argument("--scenario", choices=tuple(SCENARIOS), default="normal", help=_SCENARIO)
     for cls in SCENARIOS.values():
         for f in fields(cls):
-            text = f"{cls.name}: {f.metadata['help']} (default: {f.default:g})"
-            how.add_argument(f"--{f.name}", type=ratio, metavar="NUMBER", help=text)
+            text = f"{cls.name}: {f.metadata['help']} (default: {_shown(f.default)})"
+            how.add_argument(f"--{f.name}", help=text.replace("%", "%%"), **_reading(f))
     how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
     how.add_argument("--stream-speed", type=speed, default=0.0, metavar="SPEED", help=_STREAM_SPEED)
@@ -59,6 +59,19 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
     add_data_root(how)
     how.add_argument("--time-limit", type=seconds, metavar="2h", help=_TIME_LIMIT)
     how.add_argument("--in-process", action="store_true", help=_IN_PROCESS)
+
+
+def _reading(setting: Field[Any]) -> dict[str, Any]:
+    """How the command line takes a scenario's setting: one of its choices, or a number like its default."""
+    if "choices" in setting.metadata:
+        return {"choices": setting.metadata["choices"]}
+    return (
+        {"type": positive, "metavar": "N"} if isinstance(setting.default, int) else {"type": ratio, "metavar": "NUMBER"}
+    )
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else f"{value}"
 
 
 def add_data_root(parser: argparse._ActionsContainer) -> None:

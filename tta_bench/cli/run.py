@@ -98,8 +98,6 @@ def _run(session: Session | None, ready: Launch, chosen: Suite, console: Console
 def _report(ready: Launch, records: list[Record], chosen: Suite, console: Console, *, orders: bool) -> None:
     """Show and write the tables; of a sweep, the averages at each value."""
     from tta_bench.api import Results
-    from tta_bench.report import render
-    from tta_bench.report.orders import orders_table
     from tta_bench.report.summary import summary
     from tta_bench.report.sweep import varying
     from tta_bench.report.write import DEFAULT, report_runs, write_sweep
@@ -109,9 +107,8 @@ def _report(ready: Launch, records: list[Record], chosen: Suite, console: Consol
         options.say_written(write_sweep(records, axis, ready.store.report, console), console)
         return
     results = Results(ready.store, records)
-    files = report_runs([results.comparison], results.runs, ready.store.report, console, (*DEFAULT, "html"))
-    if orders:
-        render.show(orders_table(results.comparison), console)
+    formats = (*DEFAULT, "html")
+    files = report_runs([results.comparison], results.runs, ready.store.report, console, formats, orders=orders)
     for sentence in summary(results.comparison, results.runs):
         console.print(sentence)
     options.say_written(files, console)

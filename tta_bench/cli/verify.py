@@ -55,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
         console.print(line, style=style, soft_wrap=True)
     failed = len(audit.failures)
     console.print(
-        f"{failed:,} findings: do not trust these numbers." if failed else "Nothing contradicts these records."
+        f"{failed:,} finding{'s'[: failed > 1]}: do not trust these numbers."
+        if failed
+        else "Nothing contradicts these records."
     )
     if args.json:
         _write(args.json, audit)

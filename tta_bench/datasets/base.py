@@ -99,6 +99,10 @@ class Dataset(ABC):
         """
         return None
 
+    def clean_images(self, task: str) -> ImageSet | None:
+        """Clean test images of the size at which corruptions are computed; None if there are none."""
+        return self.originals(task)
+
     def at_severity(self, severity: int) -> Dataset:
         """The same data at another severity, for the gradual scenario."""
         raise UserError("--scenario gradual requires data with severities")

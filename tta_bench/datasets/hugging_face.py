@@ -63,7 +63,9 @@ class HuggingFace(OnDisk):
         root: Path | None,
         *,
         folder: Folder,
-        split: Annotated[Text, Meta(description="The split to score; parquet files have one, `train`.")],
+        split: Annotated[
+            Text, Meta(description="The split to score; parquet files without one in their names are `train`.")
+        ],
         image: Annotated[Text, Meta(description="The column of images.")] = "image",
         label: Annotated[Text, Meta(description="The column of labels: class names, or numbers.")] = "label",
         classes: ClassNames = (),
@@ -133,11 +135,9 @@ def _opened(folder: Path, split: str) -> Any:
         import datasets
     except ImportError as error:
         raise UserError("kind: hf needs the package datasets: pip install 'tta-bench[hf]'") from error
-    parquet = [str(file) for file in _files(folder) if file.suffix == ".parquet"]
-    try:
-        whole = (
-            datasets.load_dataset("parquet", data_files=parquet) if parquet else datasets.load_from_disk(str(folder))
-        )
+    is_parquet = any(file.suffix == ".parquet" for file in _files(folder))
+    try:  # splits of parquet files are those that their names say, as in a copy of the hub's repository
+        whole = (datasets.load_dataset if is_parquet else datasets.load_from_disk)(str(folder))
     except Exception as error:  # many kinds, for anything that is not a dataset
         why = " ".join(str(error).split())
         raise UserError(f"{folder}: not a Hugging Face dataset ({why})") from error

@@ -49,7 +49,12 @@ class ImageNetKind(OnDisk):
         They are the originals of the ImageNet-C images, as EATA's authors use them: its Fisher information has seen,
         without labels, the originals of the images that it is scored on.
         """
-        folder = self.clean_folder("clean source images are needed (a method prepares on them)")
+        images = self.validation_images("clean source images are needed (a method prepares on them)")
+        return some_of(images, "imagenet-val", "source")
+
+    def validation_images(self, need: str) -> FolderImages:
+        """The clean validation images of the classes that can occur."""
+        folder = self.clean_folder(need)
         found = dict(self.listed(folder))
         refuse_unknown_classes(folder, found)
         self.refuse_partial(folder, complaint(found, (CLASSES, 50_000), names=wnids(), even=True))
@@ -58,7 +63,7 @@ class ImageNetKind(OnDisk):
         if mask is not None:
             rank = {wnids()[label]: i for i, label in enumerate(mask)}
             found = {wnid: files for wnid, files in found.items() if wnid in rank}
-        return some_of(in_folders(folder, found, rank, self.clean_view()), "imagenet-val", "source")
+        return in_folders(folder, found, rank, self.clean_view())
 
     def source_places(self, task: str) -> Sequence[Path]:
         return [self.clean_folder("no clean source images")]

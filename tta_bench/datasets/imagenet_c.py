@@ -60,6 +60,10 @@ class ImageNetC(CorruptionTree, ImageNetKind):
             raise UserError(f"no originals: {folder}: {len(missing):,} of {len(ids):,} are missing: {some(missing)}")
         return FolderImages(folder, ids, corrupted.labels, self.clean_view())
 
+    def clean_images(self, task: str) -> FolderImages:
+        """All validation images, without any of ImageNet-C."""
+        return self.validation_images("no clean images")
+
     def ranks(self, where: Path, task: str, found: Classes) -> Mapping[str, int]:
         refuse_unknown_classes(where, found)
         self.refuse_partial(where, complaint(found, self.published(task), names=wnids(), even=True))

@@ -103,9 +103,10 @@ def bring(
                 on_bytes=lambda done, total: on_progress("fetching", done, total),
                 on_size=lambda size: space.require(hidden, size, file.name),
             )
-            checksum = _check(file, part, address, on_progress)
+            seen = _check(file, part, address, on_progress)
             _place(file, part, target, on_progress)
-            return Brought(target, checksum=checksum, is_published=file.checksum is not None)
+            _note(file, hidden, seen)  # not before: what cannot be unpacked must not bind later downloads
+            return Brought(target, checksum=seen.checksum, is_published=file.checksum is not None)
     except OSError as error:
         raise transfer.cannot_write(Path(error.filename or hidden), error) from error
 
@@ -124,25 +125,45 @@ def _locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
         lock.release()
 
 
-def _check(file: PublishedFile, part: Path, address: str, on_progress: OnProgress) -> str:
+@dataclass(frozen=True)
+class Seen:
+    """What was fetched."""
+
+    address: str
+    bytes: int
+    algorithm: str
+    digest: str
+
+    @property
+    def checksum(self) -> str:
+        return f"{self.algorithm} {self.digest}"
+
+
+def _check(file: PublishedFile, part: Path, address: str, on_progress: OnProgress) -> Seen:
     """Compare with the published checksum, or with the one seen before; returns it. A wrong file is removed."""
     algorithm, expected = file.checksum or (UNPUBLISHED, "")
     found = verify.digest(part, algorithm, lambda done, total: on_progress("checking", done, total))
-    note = part.with_name(f"{file.name}.json")
     if expected and found != expected:
         part.unlink()
         raise UserError(
             f"{address}: {algorithm} {found}, but {expected} is published: the file was damaged on its way or is "
             f"another one; it was removed, run the same command again"
         )
-    seen = _seen(note)
-    if not expected and seen not in ("", found):
+    note = part.with_name(f"{file.name}.json")
+    before = _seen(note)
+    if not expected and before not in ("", found):
         raise UserError(
-            f"{address}: {algorithm} {found}, but it was {seen} when it was fetched before: delete {note} to accept it"
+            f"{address}: {algorithm} {found}, but it was {before} when it was fetched before: "
+            f"delete {note} to accept it"
         )
-    content = {"address": address, "bytes": part.stat().st_size, algorithm: found, "published": bool(expected)}
-    write_whole(note, json.dumps({**content, "fetched_at": now()}, indent=1).encode() + b"\n")
-    return f"{algorithm} {found}"
+    return Seen(address, part.stat().st_size, algorithm, found)
+
+
+def _note(file: PublishedFile, hidden: Path, seen: Seen) -> None:
+    """Record where a file came from, and its checksum."""
+    content = {"address": seen.address, "bytes": seen.bytes, seen.algorithm: seen.digest}
+    content |= {"published": file.checksum is not None, "fetched_at": now()}
+    write_whole(hidden / f"{file.name}.json", json.dumps(content, indent=1).encode() + b"\n")
 
 
 def _seen(note: Path) -> str:
@@ -161,11 +182,17 @@ def _place(file: PublishedFile, part: Path, target: Path, on_progress: OnProgres
     into = part.with_name(f"{file.name}.unpacked")
     shutil.rmtree(into, ignore_errors=True)  # of a process that died: we hold the lock
     size = part.stat().st_size
-    space.require(part.parent, unpack.unpacked_size(part) or size, f"unpacking {file.name}")
     try:
+        space.require(part.parent, unpack.unpacked_size(part) or size, f"unpacking {file.name}")
         into.mkdir()
         unpack.unpack(part, into, lambda done: on_progress("unpacking", done, size))
-        _move(unpack.top_folder(into, target.name, Path(file.name)), target)
+        folder = unpack.top_folder(into, target.name, Path(file.name))
+        _move(folder, target)
+    except unpack.BadArchive as error:
+        if file.checksum is not None:  # the published file is like that: fetching it again would not help
+            raise
+        part.unlink()
+        raise UserError(f"{error}; the file was removed, run the same command again") from error
     finally:
         shutil.rmtree(into, ignore_errors=True)
     part.unlink()

@@ -26,11 +26,15 @@ JUNK = ("__MACOSX", ".DS_Store")
 OnUnpacked = Callable[[int], None]  # bytes read from the archive
 
 
+class BadArchive(UserError):
+    """An archive that is damaged, or has in it what it must not have."""
+
+
 Member = tuple[str, IO[bytes], int]  # its name, its content from where the file stands, its size
 
 
 def unpack(archive: Path, into: Path, on_unpacked: OnUnpacked | None = None) -> None:
-    """Unpack all files of a tar, compressed tar or zip; UserError if it is damaged or has a name it must not have.
+    """Unpack all files of a tar, compressed tar or zip; BadArchive if it is damaged or has a name it must not have.
 
     `into` must be a new folder that only this process writes to. After an error it is incomplete.
     """
@@ -43,7 +47,7 @@ def unpack(archive: Path, into: Path, on_unpacked: OnUnpacked | None = None) -> 
             if path is None:
                 continue
             if path in seen:
-                raise UserError(f"{archive.name}: has two files named '{path}': refused")
+                raise BadArchive(f"{archive.name}: has two files named '{path}': refused")
             seen.add(path)
             folder = path.rpartition("/")[0]
             if folder not in made:
@@ -66,10 +70,10 @@ def unpacked_size(archive: Path) -> int | None:
 
 
 def safe_name(name: str, archive: Path) -> str | None:
-    """A member's path below the folder; None for files that a Mac adds. UserError if it would leave the folder."""
+    """A member's path below the folder; None for files that a Mac adds. BadArchive if it would leave the folder."""
     parts = PurePosixPath(name).parts
     if not parts or ".." in parts or parts[0] == "/" or "\\" in name or "\0" in name or parts[0][1:2] == ":":
-        raise UserError(f"{archive.name}: has a file named '{name}', which is outside its folder: refused")
+        raise BadArchive(f"{archive.name}: has a file named '{name}', which is outside its folder: refused")
     if parts[0] in JUNK or parts[-1] in JUNK or parts[-1].startswith("._"):
         return None
     return "/".join(parts)
@@ -83,7 +87,7 @@ def top_folder(folder: Path, name: str, archive: Path) -> Path:
     if len(found) == 1 and found[0].is_dir():
         return found[0]
     names = ", ".join(path.name for path in found[:3]) or "nothing"
-    raise UserError(f"{archive.name}: expected one folder '{name}' in it, found {names}")
+    raise BadArchive(f"{archive.name}: expected one folder '{name}' in it, found {names}")
 
 
 def _copy(content: IO[bytes], size: int, target: int, buffer: memoryview) -> None:
@@ -117,7 +121,7 @@ def _in_tar(archive: Path, on_unpacked: OnUnpacked, *, is_plain: bool) -> Iterat
             if member.isdir():
                 safe_name(member.name, archive)
             elif not member.isreg() or member.sparse is not None:
-                raise UserError(f"{archive.name}: '{member.name}' is a link or a device, not a file: refused")
+                raise BadArchive(f"{archive.name}: '{member.name}' is a link or a device, not a file: refused")
             elif is_plain:
                 raw.seek(member.offset_data)
                 yield member.name, raw, member.size
@@ -135,7 +139,7 @@ def _in_zip(archive: Path, on_unpacked: OnUnpacked) -> Iterator[Member]:
                 safe_name(info.filename, archive)
                 continue
             if kind not in (0, stat.S_IFREG):
-                raise UserError(f"{archive.name}: '{info.filename}' is a link or a device, not a file: refused")
+                raise BadArchive(f"{archive.name}: '{info.filename}' is a link or a device, not a file: refused")
             with content.open(info) as file:
                 yield info.filename, file, info.file_size
             done += info.compress_size
@@ -149,10 +153,10 @@ def archive_errors(archive: Path) -> Iterator[None]:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, NotImplementedError) as error:
         why = "neither a tar nor a zip" if "\n" in str(error) else error  # tarfile lists every format it has tried
-        raise UserError(f"{archive.name}: not a readable archive ({why})") from error
+        raise BadArchive(f"{archive.name}: not a readable archive ({why})") from error
     except RuntimeError as error:  # how zipfile reports an encrypted file
-        raise UserError(f"{archive.name}: cannot be unpacked ({error})") from error
+        raise BadArchive(f"{archive.name}: cannot be unpacked ({error})") from error
     except OSError as error:
         if error.errno is None:  # gzip's own
-            raise UserError(f"{archive.name}: not a readable archive ({error})") from error
+            raise BadArchive(f"{archive.name}: not a readable archive ({error})") from error
         raise

@@ -7,15 +7,18 @@ on a disk that all nodes share, and every node needs the same Python environment
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
+import threading
 from functools import cached_property
 from typing import Any
 
 from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, Options
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
+from tta_bench.system import cores
 
 NAMESPACE = "tta-bench"
 
@@ -51,8 +54,9 @@ class Ray(Engine):
         actor = self._ray.remote(Runner)
         for index in range(workers):
             words = [sys.executable, "-m", "tta_bench.cli.main", "work", str(job.store.folder.absolute())]
-            made = actor.options(name=_name(job, index), namespace=NAMESPACE, **options).remote()
-            made.run.remote([*words, job.name, str(index)], str(job.log(index)))
+            # The cluster keeps what makes an actor; a call of its method would die with this process.
+            made = actor.options(name=_name(job, index), namespace=NAMESPACE, **options)
+            made.remote([*words, job.name, str(index)], str(job.log(index)), options["num_gpus"])
         return {"address": self.options.address}
 
     def state(self, job: JobFolder) -> list[str]:
@@ -90,15 +94,30 @@ class Ray(Engine):
 
 
 class Runner:
-    """The actor: runs a worker's process on its node, with the CPUs and GPUs that Ray grants."""
+    """The actor: runs a worker's process on its node, with the CPU and GPUs that Ray grants, and ends with it."""
 
-    def run(self, words: list[str], log: str) -> None:
-        import ray
-
+    def __init__(self, words: list[str], log: str, gpus: float) -> None:
         with open(log, "ab") as file:  # noqa: PTH123
-            subprocess.run(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, preexec_fn=_end_with_actor)
-        leave: Any = ray.actor.exit_actor
-        leave()
+            worker = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env={**os.environ, **sharing(gpus)},
+                preexec_fn=_end_with_actor,
+            )
+        threading.Thread(target=_leave_after, args=[worker], daemon=True).start()
+
+
+def sharing(gpus: float) -> dict[str, str]:
+    """The environment variable of a worker whose device others may use: one of several CPUs, or a part of a GPU."""
+    is_whole = gpus == int(gpus) if gpus else cores() == 1
+    return {} if is_whole else {"TTA_BENCH_SHARED_DEVICE": "1"}
+
+
+def _leave_after(worker: subprocess.Popen[bytes]) -> None:
+    worker.wait()
+    os._exit(0)  # a thread cannot call ray.actor.exit_actor
 
 
 def _end_with_actor() -> None:

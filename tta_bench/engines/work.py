@@ -86,6 +86,7 @@ class Queue:
                 if path != self._own and life.follow():
                     for digest in life.ended:
                         self._left.pop(digest, None)
+                    life.forget()
 
 
 def work(folder: JobFolder, index: int, place: Binder | None = None) -> int:

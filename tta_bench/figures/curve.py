@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.figures import rows, style
-from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report.choose import Filter
+from tta_bench.report.curves import batch_ends, running
 from tta_bench.report.rows import Row
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def line(row: Row, number: int, stream: str, store: Store) -> Line | None:
     done = [record for record in row.records if record.cell.name == stream and record.status == "done"]
     if not done:
         return None
-    curves = np.array([running(store, record) for record in done])
     ends = batch_ends(done[0])
+    curves = np.array([running(store.predictions(record).correct, batch_ends(record)) for record in done])
     return Line(
         label=row.label,
         number=number,
@@ -86,18 +86,6 @@ def line(row: Row, number: int, stream: str, store: Store) -> Line | None:
         spread=curves.std(0, ddof=1) if len(curves) > 1 else np.zeros(len(ends)),
         resets=tuple(sorted(int(ends[batch]) for record in done for batch in record.reset_batches)),
     )
-
-
-def running(store: Store, record: Record) -> NDArray[np.float64]:
-    """Accuracy in percent over all images up to the end of each batch."""
-    hits = np.cumsum(store.predictions(record).correct)
-    ends = batch_ends(record)
-    return np.asarray(100 * hits[ends - 1] / ends, np.float64)
-
-
-def batch_ends(record: Record) -> NDArray[np.int64]:
-    size = record.cell.batch_size
-    return np.minimum(np.arange(size, record.samples + size, size), record.samples)
 
 
 def draw(found: Curves) -> Figure:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.figures import style
@@ -18,6 +18,8 @@ from tta_bench.report.tables import is_live
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+MOST_IN_LEGEND = 9
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,9 @@ class Over:
 
 def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Over:
     """The rows of a folder at every value of an axis, all of them or those asked for."""
+    records = Store.open(folder).records()
     try:
-        found = sweep.points(Store.open(folder).records(), axis, where)
+        found = sweep.points(records, axis, where)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     known = sweep.labels(found)
@@ -67,14 +70,17 @@ def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[F
 
 
 def draw(found: Over) -> Figure:
-    figure = style.new_figure(style.COLUMN, 3.6 if found.is_live else 2.6)
+    """All rows. Where a legend could not hold them, names stand at the ends of lines, and most lines are thin."""
+    many = len(found.lines) > MOST_IN_LEGEND
+    width, height = (style.TEXT, 5.2) if many else (style.COLUMN, 3.6)
+    figure = style.new_figure(width, height if found.is_live else 0.72 * height)
     parts = figure.subplots(
-        2 if found.is_live else 1, sharex=True, squeeze=False, height_ratios=(2, 1)[: 1 + found.is_live]
+        2 if found.is_live else 1, sharex=True, squeeze=False, height_ratios=(3 if many else 2, 1)[: 1 + found.is_live]
     )
     top: Axes = parts[0, 0]
-    for line in found.lines:
-        look = style.look(line.number)._asdict()
-        spread = line.spread if any(line.spread) else None
+    looks = _looks(found.lines) if many else [style.look(line.number)._asdict() for line in found.lines]
+    for line, look in zip(found.lines, looks, strict=True):
+        spread = line.spread if any(line.spread) and "zorder" not in look else None
         top.errorbar(range(len(found.ticks)), line.accuracy, yerr=spread, **look, capsize=2, label=line.label)
         if found.is_live:
             parts[1, 0].plot(range(len(found.ticks)), line.seen, **look)
@@ -85,5 +91,28 @@ def draw(found: Over) -> Figure:
         last.set(ylabel="batches seen (%)", ylim=(0, 105))
     last.set_xticks(range(len(found.ticks)), found.ticks)
     last.set_xlabel(found.axis)
-    figure.legend(loc="outside upper center", ncols=3)
+    if many:
+        ends = [(line.label, line.accuracy[-1], look["color"]) for line, look in zip(found.lines, looks, strict=True)]
+        style.label_ends(top, len(found.ticks) - 1, [end for end in ends if not math.isnan(end[1])])
+    else:
+        figure.legend(loc="outside upper center", ncols=3)
     return figure
+
+
+def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Full looks for the first row, the best at each value and those that move most; thin grey lines for the rest."""
+    best = [max(column) for column in zip(*(line.accuracy for line in lines), strict=True)]
+
+    def weight(line: Line) -> tuple[bool, bool, float]:
+        values = [value for value in line.accuracy if not math.isnan(value)] or [0.0]
+        leads = any(value == top for value, top in zip(line.accuracy, best, strict=True))
+        return line.number == lines[0].number, leads, max(values) - min(values)
+
+    chosen = sorted(lines, key=weight, reverse=True)[: len(style.COLOURS)]
+    full = [line.label for line in lines if line in chosen]
+    return [
+        style.look(full.index(line.label))._asdict()
+        if line.label in full
+        else {"color": "#999999", "linewidth": 0.7, "zorder": 1.5}
+        for line in lines
+    ]

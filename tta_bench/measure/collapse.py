@@ -40,19 +40,42 @@ def signals(own: Labels, source: Labels) -> Signals:
     )
 
 
-def collapsed_at(own: Labels, source: Labels, batch_size: int, window: int = WINDOW) -> int | None:
-    """The batch, from 0, from which on a method answers with a third of Source's classes, to the end; None without one.
+class Alarm:
+    """Follows a stream batch by batch.
 
     A method that recovers before the stream ends, as by a reset, has not collapsed. Where Source itself answers with
     fewer than three classes, no collapse can be seen.
     """
-    ends = list(range(batch_size, len(own) + batch_size, batch_size))
+
+    def __init__(self, source: Labels, window: int = WINDOW) -> None:
+        self.since: int | None = None  # the batch, from 0, from which on a method has a third of Source's classes
+        self.signals: Signals | None = None  # of the last images; None before there are enough
+        self.window = min(window, len(source))
+        self._source = source
+        self._last: Labels = source[:0]
+        self._images = self._batches = 0
+
+    def add(self, own: Labels) -> None:
+        """Take the predictions for the next batch."""
+        self._last = np.concatenate([self._last, own])[-self.window :]
+        self._images += len(own)
+        self._batches += 1
+        if self._images >= self.window:
+            self.signals = signals(self._last, self._source[self._images - self.window : self._images])
+            is_first = self.since is None
+            self.since = (self._batches - 1 if is_first else self.since) if _is_collapsed(self.signals) else None
+
+
+def collapsed_at(own: Labels, source: Labels, batch_size: int, window: int = WINDOW) -> int | None:
+    """The batch, from 0, from which on a method has collapsed, to the end of the stream, as `Alarm` says; or None."""
+    size = min(window, len(own))
+    ends = [min(end, len(own)) for end in range(batch_size, len(own) + batch_size, batch_size)]
     first = None
-    for number, end in enumerate(ends):
-        if min(end, len(own)) < min(window, len(own)):
-            continue
-        kept = slice(max(0, min(end, len(own)) - window), end)
-        first = (number if first is None else first) if _is_collapsed(signals(own[kept], source[kept])) else None
+    for number in reversed(range(len(ends))):  # most streams end well, which the last window shows
+        end = ends[number]
+        if end < size or not _is_collapsed(signals(own[end - size : end], source[end - size : end])):
+            break
+        first = number
     return first
 
 

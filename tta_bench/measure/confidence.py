@@ -1,4 +1,4 @@
-"""What confidences are worth, from per-image predictions alone: calibration, and accuracy of the surest part."""
+"""What confidences are worth: the Brier score, calibration, and accuracy of the surest part."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-def brier_of_top(confidence: NDArray[np.floating], correct: NDArray[np.bool_]) -> float:
-    """Mean squared gap between the confidence in the predicted class and whether it was right; in [0, 1].
-
-    The Brier score over all classes needs all probabilities, which records do not have.
-    """
-    return float(np.mean((confidence.astype(np.float64) - correct) ** 2)) if len(correct) else 0.0
+def brier_scores(probabilities: NDArray[np.floating], label: NDArray[np.integer]) -> NDArray[np.float32]:
+    """The Brier score of each image over all classes (a row each), in [0, 2]: the squared distance from the truth."""
+    gap = probabilities.astype(np.float64)
+    gap[label, np.arange(len(label))] -= 1
+    return np.asarray((gap**2).sum(0), np.float32)
 
 
 def reliability(

@@ -54,12 +54,14 @@ def _set_hooks(before: dict[str, dict[int, Any]]) -> None:
 
 
 def _handlers() -> dict[int, Any]:
-    return {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    found = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    return {number: handler for number, handler in found.items() if handler is not None}  # None: not set by Python
 
 
 def _set_handlers(before: dict[int, Any]) -> None:
     if threading.current_thread() is threading.main_thread():  # only the main thread can set handlers
-        for number, handler in before.items():
+        changed = {number: handler for number, handler in before.items() if signal.getsignal(number) != handler}
+        for number, handler in changed.items():  # some, as SIGKILL's, cannot be set
             signal.signal(number, handler)
 
 
@@ -74,6 +76,10 @@ def open_files() -> list[str]:
 
 def _flushes_denormals() -> bool:
     return bool((torch.full((1,), 1e-40) * 1.0 == 0).item())
+
+
+def _set_default_device(before: torch.device) -> None:
+    torch.set_default_device(None if before == torch.device("cpu") else before)  # a device slows every call down
 
 
 def _set_environment(before: dict[str, str]) -> None:
@@ -103,6 +109,7 @@ _STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "Python's random generator": (random.getstate, random.setstate),
     "numpy's random generator": (_numpy_state, _set_numpy_state),
     "torch's random generator": (_rng_state, _set_rng_state),
+    "torch's default device": (torch.get_default_device, _set_default_device),
     "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
     "torch's gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),

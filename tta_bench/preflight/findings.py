@@ -12,7 +12,8 @@ from tta_bench.datasets.base import SAMPLE
 from tta_bench.errors import UserError
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.site import Site
-from tta_bench.streams.scenarios import Scenario
+from tta_bench.streams.changing import inspect
+from tta_bench.streams.scenarios import Ccc, Scenario
 from tta_bench.suites.suite import Suite
 
 T = TypeVar("T")
@@ -55,6 +56,10 @@ def in_data(
         lambda found: f"expects {found.layout}" if found.layout else "comes with tta-bench",
     )
     if dataset is None:
+        return findings
+    if isinstance(choices.scenario, Ccc):
+        where = suite.name, (choices.seeds or suite.seeds)[0], tasks, site.data_root
+        findings.note("ccc", lambda: inspect(choices.scenario, dataset, suite.data, *where), str)  # type: ignore[arg-type]
         return findings
     try:
         for name, level, task in _levels(choices.scenario, tasks, dataset):

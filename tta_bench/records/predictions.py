@@ -22,6 +22,7 @@ ROW = np.dtype(
         ("in_top5", "?"),
         ("confidence", "<f4"),
         ("entropy", "<f4"),
+        ("brier", "<f4"),
     ]
 )
 
@@ -37,6 +38,7 @@ class Predictions:
     in_top5: NDArray[np.bool_]
     confidence: NDArray[np.float32]
     entropy: NDArray[np.float32]
+    brier: NDArray[np.float32]  # squared distance of all probabilities from the truth
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -74,7 +76,7 @@ def _refuse_impossible(columns: dict[str, Any], where: str) -> None:
     for name in ("index", "label", "prediction", "task"):
         if columns[name].min() < 0:
             raise UserError(f"{where}: {name}: expected whole numbers of at least 0, got {columns[name].min()}")
-    for name, highest in (("confidence", 1 + 1e-5), ("entropy", np.inf)):  # a softmax may round up
+    for name, highest in (("confidence", 1 + 1e-5), ("entropy", np.inf), ("brier", 2 + 1e-5)):  # sums may round up
         low, high = columns[name].min(), columns[name].max()  # NaN if one is
         if not (low >= -1e-5 and high <= highest and high < np.inf):
             raise UserError(f"{where}: {name}: got a number that no softmax gives")

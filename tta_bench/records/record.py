@@ -18,7 +18,8 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import TimeConditions
 from tta_bench.records.live import schedule_digest
 
-SCHEMA = 3
+SCHEMA = 4
+WORKER, HERE = "worker", "host"  # the process that adapted: one of its own, or the one that has the labels
 Moment = Annotated[
     str,
     Meta(pattern=r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00)?\Z", title="a UTC time as in 2026-01-31T23:59:59+00:00"),
@@ -99,12 +100,14 @@ class Record:
     def from_bytes(cls, content: bytes, where: str) -> Record:
         """Read a record; any changed byte raises a UserError that names the file."""
         given = parse.from_json(content, where)
-        if not isinstance(given, dict) or given.get("schema") != SCHEMA:
-            found = given.get("schema") if isinstance(given, dict) else given
-            raise OtherSchema(f"{where}: schema {validate.shown(found)}, expected {SCHEMA}")
-        body, _, _ = content.rpartition(b'"digest"')
-        if content != body + _ending(body):
+        body, mark, _ = content.rpartition(b'"digest"')
+        is_whole = content == body + _ending(body)
+        if not isinstance(given, dict) or (mark and not is_whole):  # versions before digests have none
             raise UserError(f"{where}: its digest does not match its content")
+        if given.get("schema") != SCHEMA:
+            raise OtherSchema(f"{where}: schema {validate.shown(given.get('schema'))}, expected {SCHEMA}")
+        if not is_whole:
+            raise UserError(f"{where}: has no digest")
         key = given.pop("key", None)
         del given["digest"]
         record = validate.read(cls, given, where)

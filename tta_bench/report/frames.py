@@ -13,14 +13,17 @@ from tta_bench.errors import UserError
 from tta_bench.packed.places import Place
 from tta_bench.records.record import Record
 from tta_bench.report import choose
-from tta_bench.report.measured import measured
+from tta_bench.report.measured import Measured, measured
 from tta_bench.report.rows import Comparison, by_table, compare
 from tta_bench.report.runs import Runs
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Cell = tuple[str, Record]  # a record and its row's label
+
 WHOLE_NUMBERS = ("severity", "resets", "limit", "threads")  # where one may be missing, pandas makes them 5.0
+NUMBERS = (*Measured._fields, "images", "resets", "seen")  # the columns that were measured
 # Columns of an image, and what `Predictions` calls them: a frame's own `index` is another.
 IMAGE = {
     "image": "index",
@@ -30,6 +33,7 @@ IMAGE = {
     "in_top5": "in_top5",
     "confidence": "confidence",
     "entropy": "entropy",
+    "brier": "brier",
 }
 
 
@@ -45,24 +49,7 @@ def frame(folder: Place, *more: Place, **where: object) -> pd.DataFrame:
     `where` chooses, with the keys of `tta-bench report --where` and one value or several: `frame("run", limit=None)`.
     `frame.attrs["notes"]` holds the notes that a report would print.
     """
-    import pandas as pd
-
-    runs = _open(folder, *more)
-    wanted = {id(record) for record in choose.matching(runs.records, _filters(where))}
-    found = _comparisons(runs, wanted)
-    lines = [
-        _line(row.label, task, record)
-        for comparison in found
-        for row in comparison.rows
-        for record in row.records
-        if id(record) in wanted
-        for task in record.cell.tasks
-    ]
-    made: pd.DataFrame = pd.DataFrame(lines).astype(dict.fromkeys(WHOLE_NUMBERS, "Int64"))
-    made["finished_at"] = pd.to_datetime(made["finished_at"], utc=True)
-    notes = [*runs.warnings(), *runs.chosen(), *(note for comparison in found for note in comparison.notes)]
-    made.attrs["notes"] = list(dict.fromkeys(notes))
-    return made
+    return cells_frame(*labelled(_open(folder, *more), _filters(where)))
 
 
 def predictions(folder: Place, *more: Place, **where: object) -> pd.DataFrame:
@@ -73,20 +60,43 @@ def predictions(folder: Place, *more: Place, **where: object) -> pd.DataFrame:
     every method; `cell` is that of `frame`. A stream over several tasks or severities counts `image` through all of
     them, and its `task` is missing: records do not say which image belongs to which task.
     """
+    runs = _open(folder, *more)
+    cells, _ = labelled(runs, _filters(where))
+    made = predictions_frame(cells, runs)
+    if made is None:
+        raise UserError("none of these cells is done, so there are no predictions: run the same command again")
+    return made
+
+
+def labelled(runs: Runs, filters: Sequence[choose.Filter]) -> tuple[list[Cell], list[str]]:
+    """Every matching record that counts, with its row's label, and the notes that a report would print."""
+    wanted = {id(record) for record in choose.matching(runs.records, filters)}
+    found = _comparisons(runs, wanted)
+    rows = [row for comparison in found for row in comparison.rows]
+    notes = [*runs.warnings(), *runs.chosen(), *(note for comparison in found for note in comparison.notes)]
+    cells = [(row.label, record) for row in rows for record in row.records if id(record) in wanted]
+    return cells, list(dict.fromkeys(notes))
+
+
+def cells_frame(cells: Sequence[Cell], notes: Sequence[str]) -> pd.DataFrame:
+    """`frame` of these cells."""
+    import pandas as pd
+
+    lines = [line(label, task, record) for label, record in cells for task in record.cell.tasks]
+    made: pd.DataFrame = pd.DataFrame(lines).astype(dict.fromkeys(WHOLE_NUMBERS, "Int64"))
+    made["finished_at"] = pd.to_datetime(made["finished_at"], utc=True)
+    made.attrs["notes"] = list(notes)
+    return made
+
+
+def predictions_frame(cells: Sequence[Cell], runs: Runs) -> pd.DataFrame | None:
+    """`predictions` of these cells; None if none of them is done."""
     import numpy as np
     import pandas as pd
 
-    runs = _open(folder, *more)
-    wanted = {id(record) for record in choose.matching(runs.records, _filters(where))}
-    cells = [
-        (row.label, record)
-        for comparison in _comparisons(runs, wanted)
-        for row in comparison.rows
-        for record in row.done
-        if id(record) in wanted
-    ]
+    cells = [(label, record) for label, record in cells if record.status == "done"]
     if not cells:
-        raise UserError("none of these cells is done, so there are no predictions: run the same command again")
+        return None
     found = [runs.predictions(record.cell) for _, record in cells]
     lengths = [len(one.index) for one in found]
     who = pd.DataFrame([_who(label, record) for label, record in cells])
@@ -130,7 +140,8 @@ def _filters(where: dict[str, object]) -> list[choose.Filter]:
     return found
 
 
-def _line(label: str, task: str, record: Record) -> dict[str, Any]:
+def line(label: str, task: str, record: Record) -> dict[str, Any]:
+    """One row of `frame`."""
     cell, there = record.cell, record.environment
     return {
         "suite": cell.suite,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError
+from tta_bench.measure.collapse import WINDOW
 from tta_bench.measure.metrics import contradiction
 from tta_bench.packed.places import Place, run_folder
 from tta_bench.records.cell import Cell
@@ -33,6 +34,7 @@ class Runs:
         self._home = {id(record.cell): (record, store) for record, store in found}  # a key takes long to make
         self._truth: dict[tuple[str, str], Truth] = {}
         self._correct: dict[int, NDArray[np.uint8]] = {}  # a bit for each image
+        self._endings: dict[int, NDArray[np.int32]] = {}
         for record, store in found:
             if record.status == "done":
                 self._check(record, store)
@@ -71,7 +73,12 @@ class Runs:
             in_top5=nothing.astype(bool),
             confidence=nothing,
             entropy=nothing,
+            brier=nothing,
         )
+
+    def ending(self, cell: Cell) -> NDArray[np.int32]:
+        """The predictions of the last images: all that is needed to see that a stream has not collapsed."""
+        return self._endings[id(cell)]
 
     def index(self, cell: Cell) -> NDArray[np.int32]:
         """Which image each sample of the cell's stream is; the same for every method."""
@@ -101,6 +108,7 @@ class Runs:
                 f"delete it and its .json, and run the same command again"
             )
         self._correct[id(record.cell)] = np.packbits(predictions.correct)
+        self._endings[id(record.cell)] = predictions.prediction[-WINDOW:].copy()
 
 
 def _each_once(found: Sequence[tuple[Record, Store]]) -> list[tuple[Record, Store]]:

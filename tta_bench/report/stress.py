@@ -6,18 +6,21 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from tta_bench.measure import confidence
-from tta_bench.measure.collapse import collapsed_at
+from tta_bench.measure.collapse import WINDOW, collapsed_at
 from tta_bench.papers.answers import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
 from tta_bench.report.values import FAILED, NONE, Table, Value
 
-COLUMNS = ("worst class %", "it is", "ECE %", "Brier (top)", "AURC %", "surest half %", "collapsed", "resets")
+COLUMNS = ("worst class %", "it is", "ECE %", "Brier", "AURC %", "surest half %", "collapsed", "resets")
+MOST_CLASSES = 20  # of a table by class: more do not fit
 NOTES = (
     "worst class: accuracy on a stream's worst class, mean over streams; it is: the class that is worst most often.",
-    "Brier (top): of the predicted class alone; over all classes it needs probabilities, which records do not have.",
+    "Brier: squared distance of all classes' probabilities from the truth, from 0 to 2; lower is better.",
     "AURC: share of errors among the surest images, averaged over all coverages; lower is better.",
     "surest half: accuracy on the half of the images with the highest confidence.",
     "collapsed: streams on which a method ends with a third of Source's classes or fewer (docs/stress.md).",
@@ -37,6 +40,8 @@ def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
         return []
     found = []
     for record, source in _with_source(row.done, comparison):
+        if collapsed_at(runs.ending(record.cell), runs.ending(source.cell), WINDOW) is None:
+            continue
         own, base = runs.predictions(record.cell).prediction, runs.predictions(source.cell).prediction
         batch = collapsed_at(own, base, record.cell.batch_size)
         if batch is not None:
@@ -63,6 +68,33 @@ def stress_table(comparison: Comparison, runs: Runs) -> Table:
     return Table(f"{comparison.suite}: under stress", COLUMNS, rows, (*comparison.notes, *NOTES))
 
 
+def class_table(comparison: Comparison, runs: Runs) -> Table:
+    """Accuracy on each class, averaged over streams; of many classes those on which the rows are worst on average."""
+    found = {row.label: _by_class(row, runs) for row in comparison.rows}
+    classes = sorted({name for own in found.values() for name in own})
+    notes = [*comparison.notes]
+    if len(classes) > MOST_CLASSES:
+        means = {name: statistics.fmean(own[name] for own in found.values() if name in own) for name in classes}
+        notes.append(
+            f"The {MOST_CLASSES} worst of {len(classes)} classes; tta_bench.predictions(folder) has all images."
+        )
+        classes = sorted(sorted(classes, key=lambda name: means[name])[:MOST_CLASSES])
+    rows = tuple(
+        (label, tuple(Value(own[name]) if name in own else Value() for name in classes)) for label, own in found.items()
+    )
+    return Table(f"{comparison.suite}: accuracy (%) by class", tuple(map(str, classes)), rows, tuple(notes))
+
+
+def _by_class(row: Row, runs: Runs) -> dict[int, float]:
+    """Accuracy in percent on each class, averaged over the streams in which it occurs."""
+    scores: dict[int, list[float]] = {}
+    for record in row.done:
+        found = runs.predictions(record.cell)
+        for name, accuracy in confidence.class_accuracy(found.label, found.correct).items():
+            scores.setdefault(name, []).append(100 * accuracy)
+    return {name: statistics.fmean(own) for name, own in scores.items()}
+
+
 def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
     if not row.done:
         return (Value(word=FAILED),) * len(COLUMNS)
@@ -75,7 +107,7 @@ def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
         worst.append(by_class[name])
         names.append(name)
         ece.append(record.ece)
-        brier.append(confidence.brier_of_top(found.confidence, found.correct))
+        brier.append(float(found.brier.mean(dtype=np.float64)))
         aurc.append(float(risk.mean()))
         half.append(1 - float(risk[(len(risk) - 1) // 2]))
     has_source = row.first.cell.method != BASELINE and any(_with_source(row.done, comparison))
@@ -93,9 +125,8 @@ def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
 
 
 def _with_source(records: Sequence[Record], comparison: Comparison) -> Iterator[tuple[Record, Record]]:
-    source = {
-        record.cell.stream: record for row in comparison.rows for record in row.done if record.cell.method == BASELINE
-    }
+    rows = (row for row in comparison.rows if row.first.cell.method == BASELINE)
+    source = {record.cell.stream: record for row in rows for record in row.done}
     for record in records:
         if record.cell.stream in source:
             yield record, source[record.cell.stream]

@@ -17,7 +17,7 @@ from tta_bench.report.orders import orders_table
 from tta_bench.report.paper import no_table, paper_table
 from tta_bench.report.rows import Comparison
 from tta_bench.report.runs import Runs
-from tta_bench.report.stress import collapse_notes, stress_table
+from tta_bench.report.stress import class_table, collapse_notes, stress_table
 from tta_bench.report.tables import layout
 from tta_bench.report.values import Table
 
@@ -34,6 +34,7 @@ def report_runs(
     paper: str | None = None,
     *,
     stress: bool = False,
+    orders: bool = False,
 ) -> list[Path]:
     """Everything that these formats ask for; each of several comparisons gets a folder.
 
@@ -44,7 +45,8 @@ def report_runs(
     for comparison in (_warned(one, [*runs.warnings(), *runs.chosen(), *collapse_notes(one, runs)]) for one in found):
         tables = layout(comparison)
         if stress:
-            tables["stress"] = stress_table(comparison, runs)
+            tables |= {"stress": stress_table(comparison, runs), "classes": class_table(comparison, runs)}
+        if stress or orders:
             tables["orders"] = orders_table(comparison)
         beside = None if paper is None else paper_table(comparison, paper)
         if beside:

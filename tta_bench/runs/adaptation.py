@@ -21,11 +21,13 @@ from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.process import restored
 from tta_bench.records.live import Live, schedule_digest
 from tta_bench.runs.answers import Answer, answer_of
-from tta_bench.runs.fairness import Watch
+from tta_bench.runs.fairness import Watch, threads
 from tta_bench.runs.prepared import Cost, State
 from tta_bench.runs.session import Session, Setup
 from tta_bench.runs.standby import Standby, require_predict
 from tta_bench.streams.schedule import Schedule
+
+FEW = 50  # batches of a stream in which counting the operations of one batch more costs little
 
 
 class Host(Protocol):
@@ -84,7 +86,7 @@ def adapt(setup: Setup, host: Host) -> Measured:
 
 
 def _adapt(setup: Setup, host: Host) -> Measured:
-    device = setup.device
+    device, present = setup.device, threads()
     memory.start(device)
     building, adapting = Stopwatch(device), Stopwatch(device)
     reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
@@ -98,7 +100,7 @@ def _adapt(setup: Setup, host: Host) -> Measured:
     live = setup.live or Live()
     require_predict(method, live)
     timetable, standby = Schedule(live), Standby(session, live)
-    watch = Watch(method, session.model)
+    watch = Watch(method, session.model, present)
     reset_batches: list[int] = []
     laps: list[float] = []
     batch, images = torch.empty(0), 0
@@ -112,11 +114,10 @@ def _adapt(setup: Setup, host: Host) -> Measured:
             if turn == "adapt":
                 if timetable.may_miss:
                     standby.start()
-                resets, version = method.resets, batch._version
+                resets = method.resets
                 before = counted.sample_forwards, counted.sample_backwards
-                with adapting:
+                with watch.step(batch), adapting:
                     logits = session.adapt(batch)
-                watch.batch(batch, version)
                 timetable.spend(counted.sample_forwards - before[0], counted.sample_backwards - before[1], len(batch))
                 laps.append(adapting.laps[-1])
                 if method.resets > resets:
@@ -152,8 +153,9 @@ def _adapt(setup: Setup, host: Host) -> Measured:
         environment=environment.describe(device),
         remarks=watch.close(),
     )
-    # The last batch once more, when everything is measured: counting operations would slow a timed batch down.
-    uncounted = 0.0 if setup.compile else flops.uncounted_forwards(session.model, session.adapt, batch)
+    # The last batch again, when everything is measured: counting operations would slow a timed batch down.
+    times = 0 if setup.compile else min(3, 1 + len(laps) // FEW)
+    uncounted = max((flops.uncounted_forwards(session.model, session.adapt, batch) for _ in range(times)), default=0.0)
     remark = flops.remark(uncounted, method.computes_besides)
     return replace(measured, remarks=[*measured.remarks, *filter(None, [remark])])
 

@@ -19,6 +19,7 @@ class Answer:
     """A method's answers for the images of one batch."""
 
     table: NDArray[np.float32]  # rows: prediction, confidence, entropy, then the top classes, best first
+    probabilities: NDArray[np.float32]  # a row for each class
 
     @property
     def prediction(self) -> NDArray[np.int32]:
@@ -35,11 +36,6 @@ class Answer:
     @property
     def top(self) -> NDArray[np.int32]:
         return np.asarray(self.table[3:], np.int32)
-
-
-def rows_for(num_classes: int) -> int:
-    """The number of rows in an answer's table."""
-    return 3 + min(TOP, num_classes)
 
 
 @torch.no_grad()
@@ -59,8 +55,8 @@ def answer_of(logits: object, images: int, num_classes: int, *, after: int) -> A
     top = logits.topk(min(TOP, num_classes), 1).indices
     finite = torch.isfinite(logits).all(1)
     # One transfer per batch: a GPU would wait for each.
-    rows = [prediction, confidence, torch.special.entr(p).sum(1), *top.T, finite]
-    table = torch.stack([row.float() for row in rows]).cpu().numpy()
-    if not table[-1].all():
+    rows = [finite, prediction, confidence, torch.special.entr(p).sum(1), *top.T]
+    table = torch.cat([torch.stack([row.float() for row in rows]), p.T]).cpu().numpy()
+    if not table[0].all():
         raise CellFailed(f"adapt returned NaN or infinite logits after {after} images")
-    return Answer(table[:-1])
+    return Answer(table[1 : len(rows)], table[len(rows) :])

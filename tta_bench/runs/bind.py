@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
@@ -32,6 +33,8 @@ from tta_bench.runs.session import Setup
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK, CellSpec
 from tta_bench.runs.workers import Workers
+from tta_bench.streams.changing import changing_parts
+from tta_bench.streams.scenarios import Ccc
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
@@ -63,6 +66,7 @@ class Binder:
         self._datasets: dict[str, Dataset] = {}
         self._images: dict[tuple[object, ...], ImageSet] = {}
         self._sources: dict[tuple[object, ...], ImageSet] = {}
+        self._last_made: tuple[tuple[object, ...], list[Part]] = ((), [])
         self._fingerprints: dict[int, tuple[ImageSet, str]] = {}
 
     @cached_property
@@ -98,7 +102,7 @@ class Binder:
             device=self.device.type,
             amp=spec.amp,
             compile=spec.compile,
-            harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code])),
+            harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code, _scenario_code(spec)])),
             images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
             seed_is_set="seed" in spec.settings,
             live=spec.live,
@@ -167,6 +171,8 @@ class Binder:
 
     def parts(self, spec: CellSpec) -> list[Part]:
         """The images of a stream, part by part."""
+        if isinstance(spec.protocol, Ccc):
+            return self._changing(spec, spec.protocol)
         return [Part(task, self.images(spec, task, level)) for task in spec.tasks for level in spec.protocol.severities]
 
     def images(self, spec: CellSpec, task: str, severity: int | None = None) -> ImageSet:
@@ -179,6 +185,18 @@ class Binder:
             level = dataset if severity is None else dataset.at_severity(severity)
             self._images[name] = self._cached(level.open(task), f"{spec.suite}-{task}", task)
         return self._images[name]
+
+    def _changing(self, spec: CellSpec, scenario: Ccc) -> list[Part]:
+        """The parts of the last stream whose images were made for it: all methods read them."""
+        name = (*self._sized_name(spec), spec.suite, spec.tasks, scenario, spec.seed)
+        if self._last_made[0] != name:
+            where = spec.suite, spec.seed, spec.tasks, self.site.data_root
+            view = self.sized(spec).transform
+            found = changing_parts(scenario, self.dataset(spec), spec.data, *where, view)
+            cached = [self._cached(part.images, f"{spec.suite}-ccc-{part.task}", part.task) for part in found]
+            made = [replace(part, images=images) for part, images in zip(found, cached, strict=True)]
+            self._last_made = name, made
+        return self._last_made[1]
 
     def source_images(self, spec: CellSpec) -> ImageSet:
         """Clean images that a stream's model was trained on, or similar ones; listed once."""
@@ -229,5 +247,10 @@ def _describe(spec: CellSpec, dataset: Dataset) -> dict[str, Any]:
     return {
         **spec.data,
         **({"transform": dataset.transform.describe()} if dataset.transform else {}),
-        **({"made_by": maker} if (maker := dataset.made_by()) else {}),
+        **({"made_by": maker} if not spec.protocol.makes_images and (maker := dataset.made_by()) else {}),
     }
+
+
+def _scenario_code(spec: CellSpec) -> str:
+    """A hash of the code that makes a stream's images, if the dataset's own code does not."""
+    return code_hash("tta_bench.streams.changing") if spec.protocol.makes_images else ""

@@ -9,16 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from tta_bench import settings
 from tta_bench.data.images import sample_files
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
 from tta_bench.measure import environment
-from tta_bench.measure.collapse import collapsed_at
 from tta_bench.measure.process import restored
 from tta_bench.models.precision import refuse_missing_bf16
 from tta_bench.papers.answers import BASELINE
@@ -26,11 +23,12 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import Conditions
 from tta_bench.records.live import Live
 from tta_bench.records.predictions import Predictions
-from tta_bench.records.record import Record
+from tta_bench.records.record import HERE, WORKER, Record
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
+from tta_bench.runs.alarms import Alarms
 from tta_bench.runs.bind import Binder, binder
-from tta_bench.runs.host import OnBatch, Work
+from tta_bench.runs.host import OnBatch, Work, ignore
 from tta_bench.runs.known import Known
 from tta_bench.runs.listing import Watcher, is_finished
 from tta_bench.runs.prepared import Prepared
@@ -39,7 +37,9 @@ from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec
 from tta_bench.runs.standby import require_predict
-from tta_bench.runs.workers import WorkerDied
+from tta_bench.runs.workers import PATIENCE, WorkerDied
+from tta_bench.streams import changing
+from tta_bench.streams.scenarios import Ccc
 
 TIMES_SOURCE, LEAST_LIMIT = 50.0, 600.0  # the default time limit of a cell: in Source's times, and in seconds
 POLL = 0.5  # seconds between checks of cells that other processes run
@@ -90,6 +90,10 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
         refuse_missing_bf16(place.device)
     streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
     for spec in streams.values():
+        if isinstance(spec.protocol, Ccc):
+            where = spec.suite, spec.seed, spec.tasks, place.site.data_root
+            changing.inspect(spec.protocol, place.dataset(spec), spec.data, *where)
+            continue
         for task in spec.tasks:
             for severity in sorted(set(spec.protocol.severities), key=str):
                 dataset = place.dataset(spec)  # before weights are loaded, which may need a download
@@ -111,7 +115,7 @@ class Cells:
         self._known = Known(store.known, place.site)
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
-        self._source: tuple[tuple[str, str], NDArray[np.int32] | None] = ("", ""), None  # of the last stream
+        self._alarms = Alarms(store, watcher)
         place.prepared = Prepared(store.prepared)
 
     def find_or_run(self, spec: CellSpec) -> Outcome | None:
@@ -133,35 +137,13 @@ class Cells:
             record, predictions = self._run(work)
             record = store.save(record, predictions)
             self._source_seconds.add(record)
-            self._warn_of_collapse(record, predictions)
         return Outcome(record, is_new=True)
-
-    def _warn_of_collapse(self, record: Record, predictions: Predictions | None) -> None:
-        """Warn of a method that collapsed, if Source has run on the same stream."""
-        cell = record.cell
-        if predictions is None or cell.method == BASELINE:
-            return
-        source = self._source_prediction(cell)
-        batch = None if source is None else collapsed_at(predictions.prediction, source, cell.batch_size)
-        if batch is not None:
-            place = f"{record.label} on {cell.name}, seed {cell.seed}"
-            self._watcher.on_warning(f"{place} collapsed at batch {batch + 1} of {len(record.batch_seconds)}")
-
-    def _source_prediction(self, cell: Cell) -> NDArray[np.int32] | None:
-        """Source's classes on the same stream; None if it has not run yet."""
-        stream = cell.suite, cell.stream
-        if self._source[0] != stream:  # the methods of a stream follow each other
-            same = [r for r in self._store.find_all(BASELINE, cell.name, cell.seed) if r.cell.stream == cell.stream]
-            done = [record for record in same if is_finished(record, self._store)]
-            if not done:
-                return None
-            self._source = stream, self._store.predictions(done[0]).prediction
-        return self._source[1]
 
     def _run(self, work: Work) -> tuple[Record, Predictions | None]:
         limit = self._place.site.time_limit or self._source_seconds.limit(work.cell)
+        alarm = self._alarms.of(work)
         try:
-            return run_at(work, self._place, self._watcher.on_batch, limit)
+            found = run_at(work, self._place, alarm.on_batch, limit)
         except RunStopped:  # not the method's fault, so this cell has not failed
             raise
         except (Exception, SystemExit) as error:  # a method may raise anything; the other cells continue
@@ -176,6 +158,8 @@ class Cells:
                 finished_at=now(),
             )
             return record, None
+        alarm.end()
+        return found
 
 
 class SourceSeconds:
@@ -198,16 +182,23 @@ class SourceSeconds:
 
 
 def run_at(
-    work: Work, place: Binder, on_batch: OnBatch = lambda images, accuracy: None, time_limit: float | None = None
+    work: Work, place: Binder, on_batch: OnBatch = ignore, time_limit: float | None = None
 ) -> tuple[Record, Predictions]:
     """Run a cell in a worker process. A cell whose process dies gets a second one.
 
     A class that exists in this process only, as one from a notebook, runs here.
     """
     if place.site.in_process or work.setup.method in installed().given:
-        return run_cell(work, on_batch)
-    adapt = partial(place.workers.adapt, time_limit=time_limit)
+        return _noting(HERE, run_cell(work, on_batch))
+    patience = max(PATIENCE, place.site.time_limit or 0)  # a limit that was asked for holds for each batch, too
+    adapt = partial(place.workers.adapt, time_limit=time_limit, patience=patience)
     try:
-        return run_cell(work, on_batch, adapt)
+        return _noting(WORKER, run_cell(work, on_batch, adapt))
     except WorkerDied:  # once may be the machine's fault: another program took the memory
-        return run_cell(work, on_batch, adapt)
+        return _noting(WORKER, run_cell(work, on_batch, adapt))
+
+
+def _noting(process: str, ran: tuple[Record, Predictions]) -> tuple[Record, Predictions]:
+    """Note in a record which process adapted: only a worker has no labels."""
+    record, predictions = ran
+    return replace(record, environment={**record.environment, "process": process}), predictions

@@ -6,6 +6,9 @@ It cannot detect deliberate cheating, since the method runs in the same process;
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,44 +16,75 @@ from torch import Tensor, nn
 from tta_bench.errors import CellFailed
 from tta_bench.method import Method
 
+_HOOKS = sorted(name for name in vars(nn.Module()) if name.endswith("_hooks"))
+
 
 class Watch:
     """Notes what a method did besides adapting, with one remark for each kind of violation."""
 
-    def __init__(self, method: Method, model: nn.Module) -> None:
+    def __init__(self, method: Method, model: nn.Module, present: Set[threading.Thread]) -> None:
+        """`present` are the threads that ran before the method was built."""
         require_plain_values(method)
         self.remarks: list[str] = []
+        self._note_threads(present)
         self._model = model
         self._free = set(map(id, method.adapted_parameters().values()))
         self._sums = self._checksums()
-        self._threads = set(threading.enumerate())
+        self._hooks = hooks(model)
 
-    def batch(self, batch: Tensor, version: int) -> None:
-        """Note an input batch that the method wrote into; `version` is its counter before the step."""
+    @contextmanager
+    def step(self, batch: Tensor) -> Iterator[None]:
+        """Watch one step: note an input batch that the method wrote into, and threads that outlive the step."""
+        version, before = batch._version, threads()
+        yield
         if batch._version != version:
             self._note("changed its input batch")
+        self._note_threads(before)
 
     def close(self) -> list[str]:
-        """All remarks, after a final check of weights and threads."""
+        """All remarks, after a final check of weights and hooks."""
         changed = sum(not torch.equal(now, self._sums[name]) for name, now in self._checksums().items())
         if changed:
             self._note(f"changed {changed} weights outside adapted_parameters()")
-        if any(thread.is_alive() for thread in set(threading.enumerate()) - self._threads):
-            self._note("left a thread running")
+        if hooks(self._model) != self._hooks:
+            self._note("changed the model's hooks")
         return self.remarks
 
     @torch.no_grad()
     def _checksums(self) -> dict[str, Tensor]:
-        """Two sums for each weight that the method declares unchanged."""
+        """Sums for each weight that the method declares unchanged; the last one depends on the order of its values."""
         return {
-            name: torch.stack([parameter.double().sum(), parameter.double().square().sum()])
+            name: _sums(parameter)
             for name, parameter in self._model.named_parameters()
             if id(parameter) not in self._free
         }
 
+    def _note_threads(self, before: Set[threading.Thread]) -> None:
+        if threads() - before:
+            self._note("left a thread running")
+
     def _note(self, remark: str) -> None:
         if remark not in self.remarks:
             self.remarks.append(remark)
+
+
+def threads() -> set[threading.Thread]:
+    """The Python threads of this process; not torch's own, which show up when they call a Python hook."""
+    return {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+
+
+def hooks(model: nn.Module) -> dict[str, list[Any]]:
+    """The hooks of each part of a model, and forwards that replace its class's."""
+    return {
+        name: [part.__dict__.get("forward"), *(list(part.__dict__.get(kind, {}).values()) for kind in _HOOKS)]
+        for name, part in model.named_modules()
+    }
+
+
+def _sums(parameter: Tensor) -> Tensor:
+    values = parameter.double().flatten()
+    ramp = torch.linspace(1, 2, len(values), dtype=values.dtype, device=values.device)
+    return torch.stack([values.sum(), values.square().sum(), values @ ramp])
 
 
 def require_plain_values(method: Method) -> None:

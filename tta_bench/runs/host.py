@@ -20,7 +20,11 @@ from tta_bench.runs.scores import Scores
 from tta_bench.runs.session import Setup, in_order
 from tta_bench.streams.stream import Stream
 
-OnBatch = Callable[[int, float], None]  # images done, running accuracy
+OnBatch = Callable[[int, float, NDArray[np.int32]], None]  # images done, running accuracy, this batch's predictions
+
+
+def ignore(images: int, accuracy: float, prediction: NDArray[np.int32]) -> None:
+    """For callers that follow no batches."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class WorkHost:
 
     def answer(self, answer: Answer) -> None:
         self.scores.add(next(self._waiting), answer)
-        self._on_batch(self.scores.images, self.scores.accuracy)
+        self._on_batch(self.scores.images, self.scores.accuracy, answer.prediction)
 
     def _read(self, images: ImageSet, order: list[NDArray[np.int64]]) -> Iterator[Tensor]:
         count = loading.default_workers(images) if self.work.workers is None else self.work.workers

@@ -25,6 +25,7 @@ from tta_bench.identity import code_hash, harness_hash
 from tta_bench.models import names
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK, CellSpec
+from tta_bench.streams.changing import calibration_file
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow")  # their versions affect embedded and decoded images
 
@@ -74,9 +75,13 @@ def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | N
     model = dataset.model_for(spec.tasks[0]) if spec.model == BY_TASK else spec.model
     severities = sorted({severity for severity in spec.protocol.severities if severity is not None})
     levels = [dataset.at_severity(severity) for severity in severities] or [dataset]
+    places = [level.places(task) for level in levels for task in spec.tasks]
+    if spec.protocol.makes_images:
+        table = calibration_file(spec.data, dataset, site.data_root)
+        places = [dataset.source_places(spec.tasks[0]), [table] if table else []]
     found = {
         "model": names.stamp(model or ""),
-        "images": _places([level.places(task) for level in levels for task in spec.tasks]),
+        "images": _places(places),
         "source": _places([dataset.source_places(spec.tasks[0])]) if needs_source else "",
         "code": f"{tta_bench.__version__} {harness_hash()} {code_hash(dataset.code, kinds().packages())}",
         "method": registry.installed().code(spec.method),

@@ -62,6 +62,7 @@ class Answered(msgspec.Struct, tag=True):
 
     table: bytes  # float32
     rows: int
+    probabilities: bytes  # float32; of all classes, since only the host knows which one is right
 
 
 class Finished(msgspec.Struct, tag=True):

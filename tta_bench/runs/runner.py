@@ -10,7 +10,7 @@ from tta_bench.measure.metrics import scores_of
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.runs.adaptation import Measured, adapt
-from tta_bench.runs.host import OnBatch, Work, WorkHost
+from tta_bench.runs.host import OnBatch, Work, WorkHost, ignore
 
 Adapt = Callable[[WorkHost], Measured]
 
@@ -20,9 +20,7 @@ def adapt_here(host: WorkHost) -> Measured:
     return adapt(host.work.setup, host)
 
 
-def run_cell(
-    work: Work, on_batch: OnBatch = lambda images, accuracy: None, adapt: Adapt = adapt_here
-) -> tuple[Record, Predictions]:
+def run_cell(work: Work, on_batch: OnBatch = ignore, adapt: Adapt = adapt_here) -> tuple[Record, Predictions]:
     """Run a cell. Exceptions of the method are passed on; bad logits raise CellFailed."""
     host = WorkHost(work, on_batch)
     measured = adapt(host)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.measure.confidence import brier_scores
 from tta_bench.records.predictions import Predictions
 from tta_bench.runs.answers import Answer
 from tta_bench.streams.stream import Stream
@@ -17,7 +20,7 @@ class Scores:
         self.labels = labels
         self.images = 0
         self.hits = 0
-        self._parts: list[tuple[NDArray[np.int64], Answer]] = []
+        self._parts: list[dict[str, NDArray[Any]]] = []  # columns of Predictions for each batch
 
     @property
     def accuracy(self) -> float:
@@ -25,22 +28,24 @@ class Scores:
 
     def add(self, indices: NDArray[np.int64], answer: Answer) -> None:
         """Score the answers for these images."""
-        self._parts.append((indices, answer))
+        label = self.labels[indices]
+        # Copies: a view would keep the probabilities of all classes in memory.
+        part = {
+            "index": indices.astype(np.int32),
+            "label": label.astype(np.int32),
+            "prediction": answer.prediction,
+            "in_top5": (answer.top == label).any(0),
+            "confidence": answer.confidence.copy(),
+            "entropy": answer.entropy.copy(),
+            "brier": brier_scores(answer.probabilities, label),
+        }
+        self._parts.append(part)
         self.images += len(indices)
-        self.hits += int((answer.prediction == self.labels[indices]).sum())
+        self.hits += int((answer.prediction == label).sum())
 
     def predictions(self, stream: Stream) -> Predictions:
         """The prediction for each image, with its task in the stream."""
         names = {name: number for number, name in enumerate(dict.fromkeys(stream.tasks))}
-        positions = np.concatenate([indices for indices, _ in self._parts])
-        answer = Answer(np.concatenate([answer.table for _, answer in self._parts], axis=1))
-        label = self.labels[positions]
-        return Predictions(
-            index=positions.astype(np.int32),
-            task=np.array([names[name] for name in stream.task_of(positions)], np.int16),
-            label=label.astype(np.int32),
-            prediction=answer.prediction,
-            in_top5=(answer.top == label).any(0),
-            confidence=answer.confidence,
-            entropy=answer.entropy,
-        )
+        columns = {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
+        task = np.array([names[name] for name in stream.task_of(columns["index"])], np.int16)
+        return Predictions(**columns, task=task)

@@ -51,7 +51,7 @@ def suspicions(specs: Sequence[CellSpec], place: Binder) -> dict[str, str]:
 def _by_paper(spec: CellSpec, place: Binder) -> str | None:
     """The verdict by the paper's row for the first task: a warning, or empty; None if the paper has no such row."""
     expected = source_row(spec.paper, spec.suite, spec.tasks[0])
-    if expected is None or is_anothers(spec.suite, spec.data.get("kind"), spec.tasks):
+    if expected is None or spec.protocol.makes_images or is_anothers(spec.suite, spec.data.get("kind"), spec.tasks):
         return None
     if other_weights(expected.table, place.model(spec).name):  # not comparable, as `report --paper` says
         return ""
@@ -96,6 +96,8 @@ def _source_work(spec: CellSpec, place: Binder) -> Work:
     """The unadapted model on the first images of the first task."""
     limit = min(IMAGES, spec.limit or IMAGES)
     plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
+    if spec.protocol.makes_images:  # there may be no images of single tasks
+        return place.bind(replace(plain, limit=limit))
     return place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit))
 
 

@@ -5,19 +5,16 @@ It has the model and the method. Images come from the host batch by batch, and l
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import pickle
 import signal
-import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import lru_cache
 from multiprocessing.connection import Connection
-from typing import Any
 
 import numpy as np
 import torch
@@ -67,7 +64,8 @@ class RemoteHost:
         self.send(Learned(save(plain), asdict(cost)))
 
     def answer(self, answer: Answer) -> None:
-        self.send(Answered(np.ascontiguousarray(answer.table, np.float32).tobytes(), len(answer.table)))
+        table, p = (np.ascontiguousarray(part, np.float32).tobytes() for part in (answer.table, answer.probabilities))
+        self.send(Answered(table, len(answer.table), p))
 
     def send(self, message: messages.FromWorker) -> None:
         self._connection.send_bytes(messages.encode(message))
@@ -128,17 +126,9 @@ def _model(name: str) -> SourceModel:
 
 def main(connection: int, memory: int) -> None:
     """Entry point of the process; the arguments are file descriptors that it inherits."""
-    _die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):  # terminals and schedulers send them to all; the host decides
         signal.signal(number, signal.SIG_IGN)
     try:
         serve(Connection(connection), memory)
     except OSError:  # a method closed the connection, or the host is gone: there is nobody to tell
         os._exit(1)
-
-
-def _die_with_parent() -> None:
-    """Let the system kill this process when its parent dies, even if a method never returns."""
-    if sys.platform == "linux":
-        libc: Any = ctypes.CDLL(None)
-        libc.prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG

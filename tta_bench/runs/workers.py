@@ -7,6 +7,7 @@ behind can touch another result; a spare worker is started in advance, since imp
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 import pickle
@@ -39,6 +40,7 @@ PATIENCE = 600.0  # seconds that a method may take for one batch, or a worker to
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from tta_bench.system import die_with_parent; die_with_parent(); "  # first: importing torch takes seconds
     "from tta_bench.runs.worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 
@@ -66,8 +68,11 @@ class Workers:
         """Start the first worker, which imports torch while the host checks data and settings."""
         self._spare = self._spare or Worker()
 
-    def adapt(self, host: WorkHost, time_limit: float | None = None) -> Measured:
-        """Adapt in a worker. CellFailed if the method failed, hung, or ended its process."""
+    def adapt(self, host: WorkHost, time_limit: float | None = None, patience: float = PATIENCE) -> Measured:
+        """Adapt in a worker. CellFailed if the method failed, hung, or ended its process.
+
+        The limits, in seconds, are those of the cell and of a single batch.
+        """
         is_built_in = registry.installed().is_built_in(host.work.setup.method)
         worker = (self._warm if is_built_in else None) or self._spare or Worker()
         if worker is self._spare:
@@ -78,7 +83,7 @@ class Workers:
             self.warm_up()  # for the next cell
         is_clean = False
         try:
-            measured = worker.adapt(host, time_limit)
+            measured = worker.adapt(host, time_limit, patience)
             is_clean = is_built_in and not measured.remarks  # what a method leaves behind ends with its process
         finally:
             if is_clean:
@@ -115,7 +120,7 @@ class Worker:
         )
         theirs.close()
 
-    def adapt(self, host: WorkHost, time_limit: float | None) -> Measured:
+    def adapt(self, host: WorkHost, time_limit: float | None, patience: float = PATIENCE) -> Measured:
         """Let the worker adapt, and serve it until it is done."""
         from tta_bench.runs.adaptation import Measured
 
@@ -123,7 +128,7 @@ class Worker:
         deadline = None
         self._send(_job(host, needs_source=source is not None))
         while True:
-            message = self._receive(deadline, time_limit)
+            message = self._receive(deadline, time_limit, patience)
             if deadline is None and time_limit is not None:
                 deadline = time.monotonic() + time_limit  # from its first word on: imports are not the method's time
             match message:
@@ -131,8 +136,8 @@ class Worker:
                     self._send(self._memory.put(reader, source))
                 case NextBatch(reader):
                     self._send(self._memory.put(reader, batches))
-                case Answered(table, rows):
-                    host.answer(_answer(table, rows))
+                case Answered():
+                    host.answer(_answer(message))
                 case Learned(state, cost):
                     host.learned(*_learned(state, cost))
                 case Finished(measured):
@@ -154,12 +159,11 @@ class Worker:
         except OSError as error:
             raise self._death() from error
 
-    def _receive(self, deadline: float | None, time_limit: float | None) -> messages.FromWorker:
-        left = PATIENCE if deadline is None else min(PATIENCE, deadline - time.monotonic())
+    def _receive(self, deadline: float | None, time_limit: float | None, patience: float) -> messages.FromWorker:
+        whole = math.inf if deadline is None else deadline - time.monotonic()
         try:
-            if left <= 0 or not self._connection.poll(left):
-                limit = PATIENCE if left == PATIENCE else time_limit or PATIENCE
-                what = "a single batch" if left == PATIENCE else "the cell"
+            if whole <= 0 or not self._connection.poll(min(whole, patience)):
+                what, limit = ("a single batch", patience) if patience < whole else ("the cell", time_limit or 0)
                 raise CellFailed(f"stopped: {what} took longer than {_duration(limit)} (--time-limit)")
             return messages.from_worker.decode(self._connection.recv_bytes())
         except (EOFError, OSError) as error:
@@ -222,12 +226,13 @@ def _job(host: WorkHost, *, needs_source: bool) -> Job:
     )
 
 
-def _answer(table: bytes, rows: int) -> Any:
+def _answer(message: Answered) -> Any:
     import numpy as np
 
     from tta_bench.runs.answers import Answer
 
-    return Answer(np.frombuffer(table, np.float32).reshape(rows, -1))
+    table = np.frombuffer(message.table, np.float32).reshape(message.rows, -1)
+    return Answer(table, np.frombuffer(message.probabilities, np.float32).reshape(-1, table.shape[1]))
 
 
 def _learned(state: bytes, cost: dict[str, Any]) -> tuple[Any, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Order = NDArray[np.int64]
 
 RISE_AND_FALL = (1, 2, 3, 4, 5, 4, 3, 2, 1)
+DIFFICULTIES = {"easy": 0.6, "medium": 0.4, "hard": 0.2}  # Source's accuracy in `ccc`
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Scenario:
     batch_size: ClassVar[int | None] = None  # if the scenario fixes it
     severities: ClassVar[tuple[int | None, ...]] = (None,)  # of each task's parts, in order; None: the suite's own
     spreads_limit: ClassVar[bool] = False  # whether --limit samples the whole stream instead of its beginning
+    makes_images: ClassVar[bool] = False  # from clean ones, for each stream (streams/changing.py)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -42,7 +44,10 @@ class Scenario:
     @property
     def label(self) -> str:
         """The scenario's name, with the settings that differ from their defaults."""
-        changed = [f"{f.name} {getattr(self, f.name):g}" for f in fields(self) if getattr(self, f.name) != f.default]
+        found = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        changed = [
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in found.items()
+        ]
         return ", ".join([self.name, *changed])
 
     @property
@@ -134,8 +139,44 @@ class Mixed(Scenario):
     joins_tasks = True
 
 
+@dataclass(frozen=True)
+class Ccc(Scenario):
+    name = "ccc"
+    about = "one long stream of clean images under pairs of corruptions that change smoothly, never reset"
+    joins_tasks = True
+    spreads_limit = True  # the beginning alone has few of the corruptions
+    makes_images = True
+
+    difficulty: str = field(
+        default="medium",
+        metadata={
+            "help": "Source's accuracy: 60 % (easy), 40 % (medium) or 20 % (hard)",
+            "choices": tuple(DIFFICULTIES),
+        },
+    )
+    length: int = field(default=50_000, metadata={"help": "images in the stream"})
+    laps: int = field(default=1, metadata={"help": "how many times the stream passes through all corruptions"})
+
+    def __post_init__(self) -> None:
+        if self.difficulty not in DIFFICULTIES:
+            raise UserError(f"difficulty: expected {', '.join(DIFFICULTIES)}, got {self.difficulty!r}")
+        for name, most in (("length", 100_000_000), ("laps", 10_000)):
+            value = getattr(self, name)
+            if type(value) is not int or not 1 <= value <= most:
+                raise UserError(f"{name}: expected a whole number from 1 to {most:,}, got {value!r}")
+
+    @property
+    def target(self) -> float:
+        """Source's accuracy, from 0 to 1."""
+        return DIFFICULTIES[self.difficulty]
+
+    @property
+    def stream_name(self) -> str:
+        return f"{self.name} --difficulty {self.difficulty} --length {self.length} --laps {self.laps}"
+
+
 SCENARIOS: dict[str, type[Scenario]] = {
-    scenario.name: scenario for scenario in (Normal, Single, LabelShift, Gradual, Continual, Mixed)
+    scenario.name: scenario for scenario in (Normal, Single, LabelShift, Gradual, Continual, Mixed, Ccc)
 }
 
 

@@ -19,6 +19,7 @@ class Part:
 
     task: str
     images: ImageSet
+    places: NDArray[np.int64] | None = None  # of its images in the stream, if they were made for it
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,11 @@ def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part]
     tasks = tuple(part.task for part in parts)
     names = ("stream", suite, *dict.fromkeys(tasks), scenario.stream_name, seed)
     images = parts[0].images if len(parts) == 1 else Joined([(part.task, part.images) for part in parts])
-    order = scenario.order([len(part.images.ids) for part in parts], images.labels, names)
+    places = [part.places for part in parts if part.places is not None]
+    if places:
+        order = np.argsort(np.concatenate(places))
+    else:
+        order = scenario.order([len(part.images.ids) for part in parts], images.labels, names)
     whole = Stream(tasks, images, order, "")
     if limit is not None:
         order = order[_first_of_each(whole, limit, spread=scenario.spreads_limit)]

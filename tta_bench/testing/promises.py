@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -12,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench import registry, settings
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, some
 from tta_bench.measure.flops import TOLERATED, uncounted_forwards
 from tta_bench.measure.process import process_state
 from tta_bench.method import Kind, Method, ScorePoint
-from tta_bench.runs.fairness import require_plain_values
+from tta_bench.runs.fairness import hooks, require_plain_values, threads
 from tta_bench.testing.small import BATCH, CLASSES, stream
 
 
@@ -128,12 +127,22 @@ def _passes_are_counted(subject: Subject) -> None:
 
 
 def _leaves_no_thread(subject: Subject) -> None:
-    before = set(threading.enumerate())
+    before = threads()
     method = subject.build()
     method.adapt(subject.batches()[0])
-    left = [thread.name for thread in threading.enumerate() if thread not in before and thread.is_alive()]
+    left = sorted(thread.name for thread in threads() - before)
     _require(not left, f"adapt left a thread running ({', '.join(left)})")
     require_plain_values(method)
+
+
+def _leaves_hooks(subject: Subject) -> None:
+    model = subject.model()
+    method = subject.build(model)
+    before = hooks(model)
+    for batch in subject.batches():
+        method.adapt(batch)
+    changed = [name or "the model" for name, found in hooks(model).items() if found != before.get(name)]
+    _require(not changed, f"adapt changed the hooks of {some(changed)}: remove them before it returns")
 
 
 def _changes_adapted_only(subject: Subject) -> None:
@@ -258,6 +267,7 @@ PROMISES: dict[str, Callable[[Subject], None]] = {
     "global state is left alone": _leaves_global_state,
     "every pass goes through the given model": _passes_are_counted,
     "nothing runs outside adapt": _leaves_no_thread,
+    "the model's hooks are left alone": _leaves_hooks,
     "adapted tensors have the model's names": _names_are_the_models,
     "only adapted tensors change": _changes_adapted_only,
     "adapted state can be loaded": _state_loads,

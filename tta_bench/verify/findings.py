@@ -22,6 +22,7 @@ CHECKS = {
     "weights": "source weights are the published ones",
     "source": "Source scores its reference",
     "tables": "tables in the report folder follow from the records",
+    "apart": "the process that adapted had no labels",
     "rerun": "cells that ran again here gave the same predictions",
 }
 

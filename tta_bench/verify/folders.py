@@ -9,7 +9,7 @@ from pathlib import Path
 from tta_bench.errors import UserError
 from tta_bench.measure.metrics import contradiction
 from tta_bench.packed.places import Place, run_folder
-from tta_bench.records.record import OtherSchema, Record
+from tta_bench.records.record import WORKER, OtherSchema, Record
 from tta_bench.records.store import Store, read_record
 from tta_bench.report.current import is_ahead
 from tta_bench.verify import reference, streams, tables
@@ -81,6 +81,10 @@ def _check(record: Record, store: Store, root: Path | None, audit: Audit) -> boo
     audit.judge("files", where, _other_suite(record, store))
     audit.judge("scores", where, contradiction(record, predictions))
     audit.judge("counts", where, _miscounted(record))
+    if record.environment.get("process") == WORKER:
+        audit.holds("apart", where)
+    else:
+        audit.unknown("apart", where, "ran in the process that has the labels, as with --in-process: run them again")
     streams.check(record, predictions, root, audit, where)
     reference.check_source(record, audit, where)
     return True

@@ -21,7 +21,8 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.runs.spec import DESCRIBED
-from tta_bench.streams.scenarios import Scenario, scenario_of
+from tta_bench.streams.changing import changing_parts
+from tta_bench.streams.scenarios import Ccc, Scenario, scenario_of
 from tta_bench.streams.stream import Part, digest, make_stream
 from tta_bench.verify.findings import Audit
 
@@ -100,7 +101,10 @@ def _expected(name: str, root: Path | None) -> Expected:
     scenario = _scenario(scenario_name, settings)
     dataset = _open(data, tasks, root)
     levels = {severity: dataset if severity is None else dataset.at_severity(severity) for severity in _each(scenario)}
-    parts = [Part(task, levels[severity].open(task)) for task in tasks for severity in scenario.severities]
+    if isinstance(scenario, Ccc):
+        parts = changing_parts(scenario, dataset, data, suite, seed, tasks, root)
+    else:
+        parts = [Part(task, levels[severity].open(task)) for task in tasks for severity in scenario.severities]
     stream = make_stream(scenario, suite, seed, parts, limit)
     numbers = {task: number for number, task in enumerate(dict.fromkeys(tasks))}
     is_drawn = all(level.places(task) == () for level in levels.values() for task in tasks)

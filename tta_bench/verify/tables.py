@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 from tta_bench.errors import UserError
@@ -12,10 +12,12 @@ from tta_bench.files import read_whole
 from tta_bench.packed.places import Place
 from tta_bench.records.store import Store
 from tta_bench.report import choose, differences, leaderboard
+from tta_bench.report.orders import orders_table
 from tta_bench.report.page.data import gather
 from tta_bench.report.render import csv_text
 from tta_bench.report.rows import Comparison, by_table, compare
 from tta_bench.report.runs import Runs
+from tta_bench.report.stress import class_table, stress_table
 from tta_bench.report.tables import accuracy_table, layout, time_table
 from tta_bench.report.values import Table, Value
 from tta_bench.verify.findings import Audit
@@ -40,7 +42,9 @@ def check(store: Store, audit: Audit) -> None:
         for path in paths:
             audit.unknown("tables", str(path), f"no table can be made: {error}")
         return
-    texts = {name: {one[name] for one in map(_texts, made) if name in one} for name in {path.name for path in paths}}
+    names = {path.name for path in paths}
+    given = [_texts(one, runs, names) for one in made]
+    texts = {name: {one[name] for one in given if name in one} for name in names}
     for path in paths:
         try:
             content = read_whole(path, MOST).decode()
@@ -79,9 +83,15 @@ def _comparisons(runs: Runs) -> Iterator[Comparison]:
             yield compare(group.records)
 
 
-def _texts(comparison: Comparison) -> dict[str, str]:
-    tables = {f"{name}.csv": csv_text(table) for name, table in layout(comparison).items()}
-    return {**tables, "leaderboard.csv": leaderboard.tidy_csv(comparison)}
+def _texts(comparison: Comparison, runs: Runs, names: Set[str]) -> dict[str, str]:
+    """The content of tables by file name; those of --stress and --orders only where a file has their name."""
+    tables = layout(comparison)
+    if "orders.csv" in names:
+        tables["orders"] = orders_table(comparison)
+    if "stress.csv" in names:
+        tables |= {"stress": stress_table(comparison, runs), "classes": class_table(comparison, runs)}
+    texts = {f"{name}.csv": csv_text(table) for name, table in tables.items()}
+    return {**texts, "leaderboard.csv": leaderboard.tidy_csv(comparison)}
 
 
 def _is_difference(path: Path, content: str, made: Sequence[Comparison], runs: Runs) -> bool:
