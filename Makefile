@@ -82,11 +82,12 @@ tune-digits: $(READY)     ## tune the digits suites, on corruptions that no tabl
 		--grid reset_threshold=0.2,0.02
 
 # The methods that the digits suites list under other_methods. One seed: the grids are coarse. CoTTA and MEMO look at 8
-# views instead of 32 and 64, which would take hours. Streams are 20 batches long, so that CoTTA's teacher and AdaContrast's
-# warm-up get values for short streams, too.
+# views instead of 32 and 64, which would take hours. A stream has 20 batches: a faster teacher for CoTTA and a warm-up of
+# AdaContrast that ends within the stream are tried, too.
 TUNE_DIGITS := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite digits-c-holdout --out $(RUNS)/digits-c-holdout --seeds 0
 
 tune-digits-others: $(READY) ## tune the other methods of the digits suites, on the same corruptions (25 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-holdout --methods source --seeds 0 --out $(RUNS)/digits-c-holdout
 	$(TUNE_DIGITS) --method t3a --grid filter_k=1,5,20,100,-1
 	$(TUNE_DIGITS) --method lame --grid affinity=kNN,linear,rbf --grid knn=1,3,5,10
 	$(TUNE_DIGITS) --method cfa --grid lr=1e-3,1e-2,0.1,1

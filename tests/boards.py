@@ -77,6 +77,7 @@ def whole_record(method: str, task: str, seed: int) -> tuple[Record, Predictions
         label=stream.label.astype(np.int32),
         prediction=np.where(right, stream.label, (stream.label + off) % 10).astype(np.int32),
         in_top5=right,
+        brier=np.where(right, 0.1, 1.5).astype(np.float32),
     )
     settings: dict[str, Any] = {"mine": SETTINGS, "tent": {"lr": 0.03, "momentum": 0.9, "steps": 1}}.get(method, {})
     cell = replace(

@@ -15,6 +15,7 @@ REASONS = (  # what `<!-- not run: REASON -->` in front of a block may say
     "needs a cluster",
     "needs an optional package",
     "needs your method",
+    "needs a board",
     "takes minutes",
     "tests/test_example_plugin.py runs these on a copy",
 )

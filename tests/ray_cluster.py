@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import tempfile
 from typing import Any
 
 STORE = 80_000_000  # bytes of shared memory per node; nothing is stored
@@ -21,6 +22,10 @@ class Cluster:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster as Nodes
 
+        # Clusters of one machine would share the file that names the current one. The paths of sockets must be short.
+        self._folder = tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True)
+        self._before = os.environ.get("RAY_TMPDIR")
+        os.environ["RAY_TMPDIR"] = self._folder.name
         self._nodes: Any = Nodes(initialize_head=True, head_node_args={**self._size(), "include_dashboard": False})
         self._second: Any = self._nodes.add_node(**self._size())
         self._nodes.wait_for_nodes()
@@ -38,6 +43,10 @@ class Cluster:
 
     def stop(self) -> None:
         self._nodes.shutdown()
+        self._folder.cleanup()
+        os.environ.pop("RAY_TMPDIR", None)
+        if self._before is not None:
+            os.environ["RAY_TMPDIR"] = self._before
 
     @staticmethod
     def _size() -> dict[str, int]:

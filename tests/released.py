@@ -1,4 +1,4 @@
-"""The authors' steps written out as plainly as possible: whole batches, whole graphs, torch's optimisers, deep copies.
+"""The authors' steps written out plainly: whole batches, whole graphs, torch's optimisers, deep copies of models.
 
 Slow on purpose. `test_released_steps.py` compares our methods with them on models that no trace was recorded on.
 Each function runs a stream and returns the logits of every batch; weights of `model` change as the method has it.
@@ -47,7 +47,7 @@ def symmetric(logits: Tensor, others: Tensor) -> Tensor:
 def cotta(model: Any, batches: list[Tensor], views: Views, mask: Callable[[Tensor], Tensor], **s: Any) -> list[Tensor]:
     teacher, anchor = copy.deepcopy(model), copy.deepcopy(model)
     sgd = torch.optim.SGD(weights_and_biases(model).values(), lr=s["lr"], momentum=s["momentum"], nesterov=True)
-    answers = []
+    answers: list[Tensor] = []
     for batch in batches:
         logits = model(batch)
         with torch.no_grad():
@@ -70,7 +70,8 @@ def memo(model: Any, batches: list[Tensor], views: Views, **s: Any) -> list[Tens
         optimizer: Any = torch.optim.SGD(model.parameters(), lr=s["lr"], weight_decay=s["weight_decay"])
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=s["lr"], weight_decay=s["weight_decay"])
-    fresh, answers = copy.deepcopy(optimizer.state_dict()), []
+    fresh = copy.deepcopy(optimizer.state_dict())
+    answers: list[Tensor] = []
     for batch in batches:
         for image in batch.split(1):
             model.load_state_dict(source)
@@ -91,7 +92,9 @@ def adacontrast(
     teacher, head = copy.deepcopy(model), set(model.head.parameters())
     learns = [p for p in weights_and_biases(model).values() if p not in head]
     sgd = torch.optim.SGD(learns, lr=s["lr"], momentum=s["momentum"], nesterov=True, weight_decay=s["weight_decay"])
-    bank, answers, seen, queue, queued = None, [], 0, queue.clone(), queued.clone()
+    bank: tuple[Tensor, Tensor] | None = None
+    answers: list[Tensor] = []
+    seen, queue, queued = 0, queue.clone(), queued.clone()
 
     def look(network: Any, images: Tensor) -> tuple[Tensor, Tensor]:
         features = network.forward_head(network.forward_features(images), pre_logits=True)
@@ -128,11 +131,14 @@ def adacontrast(
 
 
 def rdumb(model: Any, batches: list[Tensor], **s: Any) -> list[Tensor]:
-    source, answers = copy.deepcopy(model.state_dict()), []
+    source = copy.deepcopy(model.state_dict())
+    mean: Tensor | None = None
+    answers: list[Tensor] = []
+    sgd: Any = None
     for number, batch in enumerate(batches):
         if number % s["reset_interval"] == 0:
             model.load_state_dict(source)
-            sgd, mean = torch.optim.SGD(norms(model), lr=s["lr"], momentum=s["momentum"]), None
+            mean, sgd = None, torch.optim.SGD(norms(model), lr=s["lr"], momentum=s["momentum"])
         logits = model(batch)
         values, p = entropy(logits), logits.softmax(1).detach()
         kept = values < s["entropy_threshold"]
@@ -150,7 +156,8 @@ def rdumb(model: Any, batches: list[Tensor], **s: Any) -> list[Tensor]:
 def deyo(model: Any, batches: list[Tensor], **s: Any) -> list[Tensor]:
     """Patches in reverse order; twelve blocks, of which the last three and the final norm stay."""
     learns = norms(model, ("blocks.9", "blocks.10", "blocks.11", "norm"))
-    sgd, answers = torch.optim.SGD(learns, lr=s["lr"], momentum=s["momentum"]), []
+    sgd = torch.optim.SGD(learns, lr=s["lr"], momentum=s["momentum"])
+    answers: list[Tensor] = []
     for batch in batches:
         logits = model(batch)
         values = entropy(logits)
@@ -176,7 +183,7 @@ def roid(
     hidden, variance = [p.clone() for p in source], 0.0
     sgd = torch.optim.SGD(norms(model), lr=s["lr"], momentum=s["momentum"], nesterov=True)
     mean: Any = None
-    answers = []
+    answers: list[Tensor] = []
     for batch in batches:
         logits = model(batch)
         p = logits.detach().softmax(1)

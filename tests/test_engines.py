@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +22,7 @@ from tta_bench.engines.job import Expected, Job, JobFolder, Ticket
 from tta_bench.engines.journal import Journal, Life
 from tta_bench.engines.local import Local
 from tta_bench.engines.manual import Manual
-from tta_bench.engines.ray_ import _why, sharing
+from tta_bench.engines.ray_ import _why, refuse_silent, sharing
 from tta_bench.engines.session import Session
 from tta_bench.engines.slurm import Slurm
 from tta_bench.engines.status import status
@@ -414,6 +415,17 @@ def test_ray_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_a_ray_cluster_that_cannot_be_used_is_one_line(error: Exception, address: str, message: str) -> None:
     assert message in _why(error, address)
+
+
+def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        refuse_silent(address)
+        refuse_silent(f"ray://{address}")
+    for silent in (address, "127.0.0.1:99999"):
+        with pytest.raises(UserError, match=f"--on ray: no Ray cluster answers at {silent}: "):
+            refuse_silent(silent)
+    refuse_silent("auto")
 
 
 def test_sbatch_refusals_are_one_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,13 @@ def test_limits_differ(limits: tuple[int, int], said: str) -> None:
         compare([*records, make_record("dpal", limit=second)])
 
 
+def test_other_versions_of_the_harness_are_noted() -> None:
+    old, new = make_record("source", harness="old"), make_record("tent", harness="new")
+    said = "WARNING made by different versions of tta-bench: source by old; tent by new."
+    assert said in compare([old, new]).notes
+    assert not any("versions" in note for note in compare([old, make_record("tent", harness="old")]).notes)
+
+
 def test_three_suites_make_one_table_of_the_paper() -> None:
     records = [
         shipped(method, name, name)

@@ -50,10 +50,10 @@ def ran(shown: str) -> int:
     return sum(line.startswith("[") for line in shown.splitlines())
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
 def test_processes_share_a_fresh_folder(suite: Path, count: int) -> None:
     processes = [start(suite) for _ in range(count)]
-    results = [process.communicate(timeout=300) for process in processes]
+    results = [process.communicate(timeout=600) for process in processes]
     assert [process.returncode for process in processes] == [0] * count, results
     assert sum(ran(shown) for shown, _ in results) == 12, "each cell is run by one of them"
     store = Store.open(suite.parent / "run")

@@ -118,7 +118,7 @@ def test_predictions_are_one_row_per_image(run: Path) -> None:
     found = tta_bench.predictions(run)
     assert list(found.columns) == [
         "suite", "scenario", "task", "seed", "method", "cell",
-        "batch", "image", "label", "prediction", "correct", "in_top5", "confidence", "entropy",
+        "batch", "image", "label", "prediction", "correct", "in_top5", "confidence", "entropy", "brier",
     ]  # fmt: skip
     assert len(found) == 400
     share = found.groupby(["method", "task"], observed=True)["correct"].mean()

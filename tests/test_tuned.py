@@ -53,6 +53,7 @@ def test_tune_writes_what_run_takes(cli: Cli, tmp_path: Path) -> None:
     assert status == 0, shown
     said = "tent: settings chosen on digits-c-holdout (spatter; seed 0, 32 images per task), the best of 3."
     assert said in " ".join(shown.split())
+    assert f"WARNING {said}" not in " ".join(shown.split()), "held-out data is as it should be"
     _, shown, _ = cli("report", run)
     assert said in " ".join(shown.split()), "a later report says it too"
     assert said in (run / "report" / "report.md").read_text()

@@ -21,7 +21,7 @@ from tta_bench.records.store import Store
 from tta_bench.runs import execute
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import SourceSeconds, run_at, run_left
-from tta_bench.runs.host import WorkHost
+from tta_bench.runs.host import WorkHost, ignore
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.runner import run_cell
 from tta_bench.runs.site import Site
@@ -58,7 +58,7 @@ def test_a_killed_worker_gets_a_second_chance(small_suite: Path, tmp_path: Path)
     (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
     deaths = []
 
-    def kill_once(images: int, accuracy: float) -> None:
+    def kill_once(images: int, accuracy: float, prediction: object) -> None:
         warm = [child for child in children() if "runs.worker" in child[1]]
         if not deaths and images >= 32:
             deaths.extend(warm)
@@ -85,7 +85,7 @@ def children() -> list[tuple[int, str]]:
 def test_a_time_limit_ends_a_cell(small_suite: Path) -> None:
     (work,) = works(small_suite, methods=("tent",), limit=64, tasks=("contrast",))
     with Workers() as own, pytest.raises(CellFailed, match=r"the cell took longer than 0.01 s \(--time-limit\)"):
-        own.adapt(WorkHost(work, lambda images, accuracy: None), time_limit=0.01)
+        own.adapt(WorkHost(work, ignore), time_limit=0.01)
 
 
 def test_a_limit_that_was_asked_for_holds_for_a_single_batch_too(
@@ -117,7 +117,7 @@ def test_a_damaged_message_is_a_failure_of_the_cell(small_suite: Path) -> None:
     worker._connection, theirs = __import__("multiprocessing").Pipe()
     theirs.send_bytes(b"nonsense")
     with pytest.raises(CellFailed, match="its process sent a damaged message"):
-        worker.adapt(WorkHost(work, lambda images, accuracy: None), None)
+        worker.adapt(WorkHost(work, ignore), None)
     worker.end()
 
 

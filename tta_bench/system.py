@@ -8,16 +8,19 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.resource_tracker import ensure_running
 from types import FrameType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+INTERRUPTED = "tta-bench: interrupted"
+LONG_IMPORT = 1.0  # seconds
 
 
 @contextmanager
@@ -35,50 +38,49 @@ def interrupts_held() -> Iterator[None]:
 def interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt at Ctrl-C and at SIGTERM, which cluster schedulers send to end a job.
 
-    During an import it may be lost: Python ignores exceptions in the callbacks that release the locks of modules, and
-    packages may catch it or turn it into another. So it is raised again until the block ends.
+    During an import it is raised at the end of the import: Python ignores exceptions in the callbacks that release the
+    locks of modules, and torch's C++ code aborts at one. A long import is not waited for: the process exits, which
+    is as safe as being killed.
     """
     if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield
         return
     outside = _open_imports(sys._getframe())
-    asked = False
+    asked: list[float] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked or _open_imports(frame) > outside:
-            asked = True
-            signal.setitimer(signal.ITIMER_REAL, 0.02)  # then SIGALRM asks again
-            if _is_import_system(frame) or isinstance(sys.exc_info()[1], KeyboardInterrupt):
-                return  # where it would be lost, or while it is being handled
-        raise KeyboardInterrupt
+        if _open_imports(frame) <= outside:
+            raise KeyboardInterrupt
+        asked.append(time.monotonic())
+        if asked[-1] - asked[0] > LONG_IMPORT:
+            _leave()
+        signal.setitimer(signal.ITIMER_REAL, 0.02)  # then SIGALRM asks again
 
     handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in (*handled, signal.SIGALRM)}
     try:
         yield
-    except BaseException:
-        if not asked:
-            raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
-    if asked:
-        raise KeyboardInterrupt
+
+
+def _leave() -> NoReturn:
+    """End this process without unwinding what it is doing; its workers end with it."""
+    with suppress(Exception):
+        sys.stdout.flush()
+    os.write(2, f"{INTERRUPTED}\n".encode())
+    os._exit(130)
 
 
 def _open_imports(frame: FrameType | None) -> int:
     """How many of these nested calls belong to the import system."""
     found = 0
     while frame is not None:
-        found += _is_import_system(frame)
+        found += frame.f_code.co_filename.startswith("<frozen importlib")
         frame = frame.f_back
     return found
-
-
-def _is_import_system(frame: FrameType | None) -> bool:
-    return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
 
 
 def die_with_parent() -> None:

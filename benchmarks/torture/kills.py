@@ -69,6 +69,7 @@ def signals(scene: Scene, count: int, seed: int = 0) -> dict[str, Any]:
     """Ctrl-C, SIGTERM and SIGHUP at random moments to the command: it ends soon, in one line, and can go on."""
     chance, out = random.Random(seed), scene.home / "signalled"
     tracebacks = slow = wrong = ignored = 0
+    problems: list[str] = []
     for number in range(count):
         if len(predictions(out)) == CELLS:
             shutil.rmtree(out)
@@ -81,7 +82,9 @@ def signals(scene: Scene, count: int, seed: int = 0) -> dict[str, Any]:
         began = time.monotonic()
         _, shown = process.communicate()
         slow += time.monotonic() - began > 5
-        tracebacks += "Traceback" in shown
+        if "Traceback" in shown:
+            tracebacks += 1
+            problems.append(shown[-1000:])
         ignored += process.returncode == 0 and number % 3 == 0
         wrong += len(scene.wrong(out))
     return {
@@ -90,6 +93,7 @@ def signals(scene: Scene, count: int, seed: int = 0) -> dict[str, Any]:
         "slower than 5 s": slow,
         "came after the end or were ignored": ignored,
         "damaged or other results": wrong,
+        "problems": problems[:5],
     }
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import tta_bench
 from tta_bench.errors import UserError, clean, needs_packages
-from tta_bench.system import interruptible
+from tta_bench.system import INTERRUPTED, interruptible
 
 EXAMPLES = """\
 examples:
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"tta-bench: error: {clean(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("tta-bench: interrupted", file=sys.stderr)
+        print(INTERRUPTED, file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python flushes what is left

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +23,7 @@ from tta_bench.errors import UserError
 from tta_bench.system import cores
 
 NAMESPACE = "tta-bench"
+PATIENCE = 10.0  # seconds for a cluster to accept a connection
 
 
 class Ray(Engine):
@@ -86,11 +89,24 @@ class Ray(Engine):
     def _connect(self, address: str) -> None:
         if self._is_connected or self._ray.is_initialized():
             return
+        refuse_silent(address)
         try:
             self._ray.init(address or "auto", namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise UserError(f"--on ray: {_why(error, address)}") from error
         self._is_connected = True
+
+
+def refuse_silent(address: str) -> None:
+    """Refuse HOST:PORT where nothing listens: Ray itself would try for minutes."""
+    found = re.fullmatch(r"(?:ray://)?\[?(.+?)\]?:(\d+)", address)
+    if found is None:
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"--on ray: no Ray cluster answers at {address}: {why}") from error
 
 
 class Runner:

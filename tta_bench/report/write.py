@@ -42,7 +42,7 @@ def report_runs(
     """
     check_formats(formats)
     written = []
-    for comparison in (_warned(one, [*runs.warnings(), *runs.chosen(), *collapse_notes(one, runs)]) for one in found):
+    for comparison in (_with_notes(one, runs) for one in found):
         tables = layout(comparison)
         if stress:
             tables |= {"stress": stress_table(comparison, runs), "classes": class_table(comparison, runs)}
@@ -127,8 +127,10 @@ def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str], besi
     return files
 
 
-def _warned(comparison: Comparison, warnings: Sequence[str]) -> Comparison:
-    return replace(comparison, notes=(*(_loud(warning) for warning in warnings), *comparison.notes))
+def _with_notes(comparison: Comparison, runs: Runs) -> Comparison:
+    """With what the folders say: warnings, and how settings were chosen, which is a warning only if it says so."""
+    warnings = map(_loud, [*runs.warnings(), *collapse_notes(comparison, runs)])
+    return replace(comparison, notes=(*warnings, *runs.chosen(), *comparison.notes))
 
 
 def _loud(warning: str) -> str:
