@@ -45,10 +45,8 @@ def main() -> None:
         built = build(home / "board", home / "site")
         took, after = time.perf_counter() - start, os.times()
         own, pool = sum(after[:2]) - sum(before[:2]), sum(after[2:4]) - sum(before[2:4])
-        print(
-            f"build: {took:.1f} s for {built.submissions} submissions, {built.pages} pages; "
-            f"load {os.getloadavg()[0]:.1f}"
-        )
+        load = os.getloadavg()[0]
+        print(f"build: {took:.1f} s at a load of {load:.1f}, {built.submissions} submissions, {built.pages} pages")
         print(f"  of the processors: {own:.1f} s by one process, then {pool:.1f} s by {os.cpu_count()} processes")
         files = [path for path in (home / "site").rglob("*") if path.is_file()]
         print(f"largest page: {built.largest / 1000:.0f} kB; site: {sum(p.stat().st_size for p in files) / 1e6:.0f} MB")

@@ -15,6 +15,7 @@ function choose(a, b) {
   for (const row of rowsOf()) row.querySelector(".pick").checked = row.dataset.row === a || row.dataset.row === b;
   const both = pickers.a.value && pickers.b.value && pickers.a.value !== pickers.b.value;
   if (both) history.replaceState(null, "", `#a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`);
+  find("see").hidden = !both;
   return both ? showDifference(pickers.a.value, pickers.b.value) : showNothing();
 }
 
@@ -108,6 +109,8 @@ if (pickers.a) {
   fillPickers();
   for (const picker of Object.values(pickers)) picker.addEventListener("change", () => choose(pickers.a.value, pickers.b.value));
   find("main").addEventListener("change", pick);
+  find("see").addEventListener("click", () => { find("compare").scrollIntoView(); pickers.b.focus(); });
+  new IntersectionObserver(([seen]) => find("see").classList.toggle("away", seen.isIntersecting)).observe(find("compare"));
   addEventListener("hashchange", fromAddress);
   fromAddress();
 }

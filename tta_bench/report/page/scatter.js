@@ -1,4 +1,5 @@
 // Accuracy against cost: points are { label, x, y, text }, and those that nothing beats on both are filled.
+const MOST_NAMES = 40; // beyond that only the front is named; all names show on hover
 function scatter(host, points, name) {
   if (!points.length) return host.replaceChildren();
   for (const one of points) {
@@ -24,7 +25,8 @@ function scatter(host, points, name) {
     root.append(mark("circle", { class: one.front ? "dot front" : "dot", cx: across(one.x), cy: up(one.y), r: 5 },
       mark("title", {}, `${one.label}: ${one.text} % at ${one.x.toFixed(2)} ${name}`)));
   }
-  label(root, area, points.map((one) => ({ text: clip(one.label, 18), x: across(one.x), y: up(one.y), front: one.front })));
+  const named = points.filter((one) => one.front || points.length <= MOST_NAMES);
+  label(root, area, named.map((one) => ({ text: clip(one.label, 18), x: across(one.x), y: up(one.y), front: one.front })));
 }
 
 function logAxis(xs) {
