@@ -134,24 +134,18 @@ EVERY := source,tent,eta,eata,sar,dpal,dpal-official,t3a,lame,cfa,rdumb,deyo,roi
 ALL ?= $(RUNS)/digits-c-5-all
 
 results-digits-all: $(READY) ## make results/digits-c-5-all: all methods that the digits model takes, three seeds (an hour)
-	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --seeds 0,1,2 --out $(ALL) \
-		--methods $(EVERY)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --seeds 0,1,2 --methods $(EVERY) --jobs 2 --out $(ALL)
 	$(BIN)/tta-bench report $(ALL) --format md,csv --out results/digits-c-5-all
+
+board: results-digits-all ## make results/board: an entry for each of these methods, from the same run
+	$(BIN)/python -m benchmarks.board_entries $(ALL) results/board
+	for entry in results/board/*/; do $(BIN)/tta-bench board check $$entry || exit; done
 
 results-speed: $(READY)   ## make results/digits-speed: four corruptions as live streams at four speeds (15 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-speed --tasks gaussian_noise,defocus_blur,snow,contrast \
 		--methods $(EVERY) --out $(RUNS)/digits-speed
 	mkdir -p results/digits-speed && cp $(RUNS)/digits-speed/report/sweep.* results/digits-speed
 	$(BIN)/tta-bench figure $(RUNS)/digits-speed speed --out results/digits-speed/speed.png
-
-# Those that run on a ViT without weights or data of your own.
-BOARD_METHODS := source,tent,eta,eata,sar,dpal,dpal-official,t3a,cfa,lame,rdumb,foa,foa-shift,cotta,memo,adacontrast,deyo,roid,cmf
-
-board: $(READY)           ## make results/board: an entry for each built-in method on digits-c-5, three seeds (hours on 2 cores)
-	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --methods $(BOARD_METHODS) --seeds 0,1,2 --jobs 2 \
-		--out $(RUNS)/board-digits-c-5
-	$(BIN)/python -m benchmarks.board_entries $(RUNS)/board-digits-c-5 results/board
-	for entry in results/board/*/; do $(BIN)/tta-bench board check $$entry || exit; done
 
 figures: $(READY)         ## make the figures of docs/figures.md from `make results`
 	$(BIN)/tta-bench run --suite digit-pairs-ablation-rho --out $(RUNS)/digit-pairs-ablation-rho
