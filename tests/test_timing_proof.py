@@ -22,7 +22,7 @@ Adapt = Callable[[Any, Tensor], Tensor]
 
 
 def slowed(adapt: Adapt, share: float) -> Adapt:
-    """The same step, then matrix products for a share of the time it took."""
+    """The same step, then exponentials for a share of the time it took: matrix products would be counted as work."""
     block = torch.rand(64, 64)
 
     def longer(self: Any, batch: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def slowed(adapt: Adapt, share: float) -> Adapt:
         logits = adapt(self, batch)
         end = time.perf_counter() + share * (time.perf_counter() - start)
         while time.perf_counter() < end:
-            block @ block
+            block.exp()
         return logits
 
     return longer
