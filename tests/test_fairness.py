@@ -126,7 +126,7 @@ DEEDS: dict[str, tuple[Callable[[Any, Tensor], Any], str]] = {
     "short thread": (start_a_short_thread, "left a thread running"),
     "model's hooks": (leave_a_hook_in_the_model, "changed the model's hooks"),
     "device": (lambda m, b: torch.set_default_device("meta"), "changed torch's default device (restored)"),
-    "hangup": (lambda m, b: signal.signal(signal.SIGHUP, signal.SIG_IGN), "changed signal handlers (restored)"),
+    "hangup": (lambda m, b: signal.signal(signal.SIGHUP, lambda *_: None), "changed signal handlers (restored)"),
 }
 
 
