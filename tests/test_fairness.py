@@ -78,12 +78,11 @@ def start_a_thread(method: Method, batch: Tensor) -> None:
 
 def start_a_short_thread(method: Any, batch: Tensor) -> None:
     """Works on after `adapt`, but not until the end of the stream."""
-    started = getattr(method, "started", 0)
-    method.started = started + 1
-    if not started:
-        threading.Thread(target=time.sleep, args=(0.05,)).start()
+    if hasattr(method, "thread"):
+        method.thread.join()
     else:
-        time.sleep(0.2)
+        method.thread = threading.Thread(target=time.sleep, args=(0.5,))
+        method.thread.start()
 
 
 def leave_a_hook_in_the_model(method: Any, batch: Tensor) -> None:
