@@ -3,11 +3,12 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RAY := build/ray
 RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-speed board docs wheel clean
+.PHONY: demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-speed board docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -21,6 +22,10 @@ test: $(READY)            ## run the fast tests
 test-all: $(READY)        ## run all tests: training, and the wheel in its own venv
 	$(PYTEST) -m "not alone"
 	$(BIN)/python -m pytest -m alone
+	if $(MAKE) $(RAY)/.ready; then $(MAKE) test-ray; else echo "Ray cannot be installed: its tests are skipped"; fi
+
+test-ray: $(RAY)/.ready   ## run the tests on a real Ray cluster of two nodes (4 minutes)
+	OMP_NUM_THREADS=1 $(RAY)/bin/python -m pytest -q -m slow tests/test_ray.py
 
 check: $(READY)           ## lint, format, types, import order
 	$(BIN)/ruff check .
@@ -28,8 +33,9 @@ check: $(READY)           ## lint, format, types, import order
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-timing-exact: $(READY)    ## fail if a method does more work than in benchmarks/timing.json
+timing-exact: $(READY)    ## fail if a method does more work than in benchmarks/timing.json or timing_others.json
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --exact-only
+	$(BIN)/tta-bench timing check --baseline benchmarks/timing_others.json --exact-only
 
 timing: timing-exact      ## the same, and fail if a method got slower
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --tolerance 10% --budget 110s \
@@ -37,6 +43,8 @@ timing: timing-exact      ## the same, and fail if a method got slower
 
 timing-baseline: $(READY) ## accept the present cost of methods: commit the file with the change that explains it
 	$(BIN)/tta-bench timing record --out benchmarks/timing.json --budget 4m
+	$(BIN)/tta-bench timing record --out benchmarks/timing_others.json --budget 1m --batches 2 \
+		--methods source,eta,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift
 
 bench: $(READY)           ## measure speed: one table, saved in .benchmarks with machine and commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q benchmarks/test_speed.py --benchmark-autosave \
@@ -45,7 +53,7 @@ bench: $(READY)           ## measure speed: one table, saved in .benchmarks with
 claims: $(READY)          ## verify README's claims on cost and speed, as ratios measured side by side (20 minutes)
 	$(BIN)/python -m pytest -q -s benchmarks/claims
 
-torture: $(READY)         ## do the worst to runs and their folders; writes the table of docs/reliability.md (an hour, as root)
+torture: $(READY)         ## do the worst to runs and their folders; writes the table of docs/reliability.md (half an hour, as root)
 	$(BIN)/python -m benchmarks.torture
 
 # One seed for a coarse grid, three around its best value. A finished cell is not run again.
@@ -175,4 +183,12 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	rm -rf *.egg-info  # in this folder Python would prefer it to the installed metadata, even if outdated
+	touch $@
+
+# Ray is an extra: its environment holds Ray and what Ray needs, and takes the rest from the other one.
+$(RAY)/.ready: $(READY)
+	$(BIN)/python -m venv --without-pip $(RAY)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		> $$($(RAY)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check "ray>=2.10"
 	touch $@

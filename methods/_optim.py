@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from ._ranges import not_negative
+
 Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
@@ -47,6 +49,9 @@ class Sgd(Descent):
     def __init__(
         self, tensors: Tensors, *, lr: float, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0
     ) -> None:
+        not_negative(lr=lr, weight_decay=weight_decay)
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum is {momentum}, expected 0 to below 1")
         sgd = torch.optim.SGD(
             tensors, lr=lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, foreach=True
         )
@@ -57,6 +62,7 @@ class AdamW(Descent):
     """Steps scaled by moving averages of the gradient and its square, with weight decay apart from both."""
 
     def __init__(self, tensors: Tensors, *, lr: float, weight_decay: float) -> None:
+        not_negative(lr=lr, weight_decay=weight_decay)
         super().__init__(tensors, torch.optim.AdamW(tensors, lr=lr, weight_decay=weight_decay, foreach=True))
 
 

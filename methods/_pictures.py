@@ -38,10 +38,12 @@ class Pictures:
         if not self.folder.is_dir() and not may_draw:
             raise UserError(f"dda: generated={folder} is no folder; make it by a run with dda.unet set as well")
         if note.is_file():
-            self._refuse_other(json.loads(note.read_text()), made_by)
+            self._refuse_other(_noted(note), made_by)
         elif may_draw:
             self.folder.mkdir(parents=True, exist_ok=True)
             _write(note, json.dumps(made_by, indent=1).encode())
+        if not may_draw and next(self.folder.glob("??/*.png"), None) is None:
+            raise UserError(f"dda: generated={folder} holds no drawings; make them by a run with dda.unet set as well")
 
     def get(self, name: str, device: torch.device) -> Tensor | None:
         """A picture [3, H, W] in [0, 1]; None if it has not been drawn yet."""
@@ -72,6 +74,16 @@ class Pictures:
                     f"dda: the images of {self.folder} were drawn with {key} {found[key]}, not {value}: "
                     f"set it to that, or choose another folder"
                 )
+
+
+def _noted(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UserError(f"dda: {path} is damaged: delete it if you know how these images were drawn")
+    return found
 
 
 def _bytes(image: Tensor) -> Any:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from tta_bench.errors import UserError
 
+from ._ranges import shares
+
 TEACHER = "teacher."
 
 
@@ -37,6 +39,7 @@ class Teacher:
     """
 
     def __init__(self, student: Mapping[str, Tensor], momentum: float) -> None:
+        shares(teacher_momentum=momentum)
         self.momentum = momentum
         self._student = list(student.values())
         self.values = {TEACHER + name: tensor.detach().clone() for name, tensor in student.items()}

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._ranges import shares
 from ._variants import extends
 from .roid import Roid
 
@@ -42,6 +43,7 @@ class Cmf(Roid):
         q: float | None = None,
         **settings: Any,
     ) -> None:
+        shares(alpha=alpha, gamma=gamma)
         self.alpha, self.gamma = alpha, gamma
         super().__init__(model, **settings)
         self.q = 0.005 * sum(tensor.numel() for tensor in self._adapted.values()) / 38_400 if q is None else q

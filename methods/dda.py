@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -32,7 +34,7 @@ from tta_bench.method import Method
 
 from ._diffusion import Redrawing, resize
 from ._head import frozen
-from ._pictures import Pictures, name_of
+from ._pictures import NOTE, Pictures, name_of
 
 
 class Dda(Method):
@@ -46,8 +48,17 @@ class Dda(Method):
     adapts = "nothing: images are redrawn"
     passes = "2 forwards; 50 forwards and backwards of a diffusion model"
     kind = "nothing"
+    # 50 forwards and backwards of a U-Net are 150 forwards, each of up to 1,000 forwards of a small classifier.
+    slower_than_source = 150_000.0
     needs = ("diffusers", "a diffusion model")
     computes_besides = "a diffusion model"
+
+    @classmethod
+    def files(cls, settings: Mapping[str, Any]) -> list[Path]:
+        """The diffusion model; where drawings alone are used, the note that says how they were made."""
+        if settings.get("unet"):
+            return [Path(settings["unet"])]
+        return [Path(settings["generated"]) / NOTE] if settings.get("generated") else []
 
     def __init__(
         self,

@@ -22,7 +22,9 @@ Source: Gao et al., "Visual Prompt Tuning for Test-time Domain Adaptation", 2022
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,6 +38,7 @@ from ._head import frozen, full_precision
 from ._moco import MocoViews
 from ._optim import Sgd, clipped, gradients
 from ._prompt_training import PromptTraining
+from ._ranges import positive
 from ._stages import Projected, Seen, Staged, agreement, fingerprint, likeness
 from ._weights import Teacher, without_twins
 
@@ -52,7 +55,12 @@ class DeptG(Method):
     needs = ("prompts trained on source",)
     published_batch_size = 128
     score_point = "post-update"
+    computes_besides = "prompts that lengthen each sequence, and projection heads"
     prompt_training = PromptTraining
+
+    @classmethod
+    def files(cls, settings: Mapping[str, Any]) -> list[Path]:
+        return [Path(settings["prompts"])] if settings.get("prompts") else []
 
     def __init__(
         self,
@@ -81,8 +89,7 @@ class DeptG(Method):
             raise ValueError(f"neighbours is {neighbours}, expected 1 or more")
         if queue_size < max(batch_size, neighbours):
             raise ValueError(f"queue_size is {queue_size}, expected at least the batch size and the neighbours")
-        if teacher_temperature <= 0:
-            raise ValueError(f"teacher_temperature is {teacher_temperature}, expected a number above 0")
+        positive(teacher_temperature=teacher_temperature, max_grad_norm=max_grad_norm)
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.teacher_temperature, self.max_grad_norm = teacher_temperature, max_grad_norm
         self.neighbours, self.queue_size, self.seed = neighbours, queue_size, seed

@@ -47,6 +47,7 @@ from ._lifting import Lifting, PredictorInit, mean_similarity
 from ._norms import frozen_modules, norm_parameters, set_up
 from ._optim import Sam, Tensors, gradients
 from ._passes import Passes
+from ._ranges import not_negative
 from ._recovery import CollapseWatch, Recovery
 
 Score = Literal["first", "second"]
@@ -94,6 +95,7 @@ class Dpal(Method):
             raise ValueError(
                 f"predictor_hidden is {predictor_hidden}, expected 1 or more, or none for the model's width"
             )
+        not_negative(rho=rho, predictor_rho=predictor_rho)
         self.lr, self.momentum, self.rho, self.predictor_rho = lr, momentum, rho, predictor_rho
         self.entropy_threshold = threshold_or_default(entropy_threshold, num_classes)
         self.reset_threshold, self.recovery = reset_threshold, recovery

@@ -23,6 +23,7 @@ from tta_bench.errors import UserError
 
 from ._optim import Tensors, gradients
 from ._prepared import fitting
+from ._ranges import not_negative
 from ._variants import extends
 from .eta import Eta
 
@@ -37,6 +38,7 @@ class Eata(Eta):
     @extends(Eta.__init__)
     def __init__(self, model: nn.Module, *, fisher_weight: float = 2000.0, **settings: Any) -> None:
         super().__init__(model, **settings)
+        not_negative(fisher_weight=fisher_weight)
         self.fisher_weight = fisher_weight
         self._fisher: list[Tensor] = []
 

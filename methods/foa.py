@@ -37,6 +37,7 @@ from ._head import frozen
 from ._moments import Moments
 from ._prepared import fitting
 from ._prompts import Prompted
+from ._ranges import not_negative
 from ._shift import ActivationShift
 
 POPULATION = "population/"
@@ -53,8 +54,10 @@ class Foa(Method):
     adapts = "prompt tokens, a shift of the classifier's input"
     passes = "28 forwards"
     kind = "prompts"
+    slower_than_source = 300.0  # 28 forwards of a longer sequence, and a search that a CPU does
     needs = ("source images", "cma")
     needs_source = True
+    prepare_uses_seed = False
     score_point = "post-update"
 
     def __init__(
@@ -73,6 +76,7 @@ class Foa(Method):
             raise ValueError(f"num_prompts is {num_prompts}, expected 1 or more")
         if population_size < 4:
             raise ValueError(f"population_size is {population_size}, expected 4 or more")
+        not_negative(fitness_lambda=fitness_lambda)
         self.fitness_lambda = fitness_lambda
         self.population_size = population_size
         self.seed = seed

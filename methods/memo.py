@@ -46,6 +46,7 @@ class Memo(Method):
     passes = "1 forward; 1 forward and backward of each view"
     kind = "all weights"
     published_batch_size = 1
+    slower_than_source = 2000.0  # 64 views are 200 forwards; one image at a time may be ten times slower
     score_point = "post-update"
 
     def __init__(

@@ -34,6 +34,7 @@ from ._entropy import entropy
 from ._norms import norm_parameters, samples_interact, set_up
 from ._optim import Sgd, gradients
 from ._passes import Passes
+from ._ranges import positive, shares
 
 
 class Roid(Method):
@@ -70,8 +71,8 @@ class Roid(Method):
             raise ValueError(f"window_length is {window_length}, expected 1 or more")
         if reset_interval < 0:
             raise ValueError(f"reset_interval is {reset_interval}, expected 0 (never) or more")
-        if temperature <= 0:
-            raise ValueError(f"temperature is {temperature}, expected a number above 0")
+        positive(temperature=temperature)
+        shares(momentum_src=momentum_src, momentum_probs=momentum_probs)
         self.lr, self.momentum = lr, momentum
         self.momentum_src, self.momentum_probs, self.temperature = momentum_src, momentum_probs, temperature
         self.use_weighting, self.use_consistency = use_weighting, use_consistency

@@ -31,6 +31,7 @@ from ._entropy import entropy, reliable, reliable_entropy, threshold_or_default
 from ._norms import frozen_modules, norm_parameters, published_lr, set_up
 from ._optim import Sam, Tensors, gradients
 from ._passes import Passes
+from ._ranges import not_negative
 from ._recovery import CollapseWatch, Recovery
 
 
@@ -64,6 +65,7 @@ class Sar(Method):
         # The driver doubles the rate when samples come one by one.
         self.lr = published_lr(model, batch_size) * (2 if batch_size == 1 else 1) if lr is None else lr
         self.momentum = momentum
+        not_negative(rho=rho)
         self.rho = rho
         self.entropy_threshold = threshold_or_default(entropy_threshold, num_classes)
         self.reset_threshold = reset_threshold

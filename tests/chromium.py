@@ -29,6 +29,7 @@ FLAGS = (
 )
 KEYS = {"Enter": ("\r", 13), "ArrowDown": ("", 40), "ArrowRight": ("", 39), "Tab": ("", 9), " ": (" ", 32)}
 PATIENCE = 60.0
+LEAVING = "Inspected target navigated"  # what Chromium answers to a question that a new page cut short
 
 
 class Chromium:
@@ -75,10 +76,18 @@ class Chromium:
 
     def wait(self, condition: str) -> None:
         end = time.monotonic() + PATIENCE
-        while not self.run(condition):
+        while not self._holds(condition):
             if time.monotonic() > end:
                 raise TimeoutError(condition)
             time.sleep(0.02)
+
+    def _holds(self, condition: str) -> bool:
+        try:
+            return bool(self.run(condition))
+        except RuntimeError as error:
+            if LEAVING not in str(error):
+                raise
+            return False
 
     def click(self, selector: str) -> None:
         """A mouse click in the middle of an element, scrolled into view."""

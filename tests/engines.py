@@ -10,10 +10,11 @@ import numpy as np
 
 from tests.records import make_record, predict
 from tta_bench.engines.base import ENDED, RUNNING, Engine, Options
-from tta_bench.engines.coordinate import Coordinator, Lost
+from tta_bench.engines.coordinate import Coordinator
 from tta_bench.engines.job import JobFolder, Ticket
 from tta_bench.engines.journal import FINISHED, Journal
 from tta_bench.engines.tickets import Hints
+from tta_bench.engines.watched import Lost
 from tta_bench.engines.work import Queue
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -25,7 +26,11 @@ HALF = np.arange(100) % 2 == 0
 
 
 class Died(Exception):
-    """A made worker is killed."""
+    """A made worker is killed, or ended by its scheduler: then it says why."""
+
+    def __init__(self, last_line: str, exit: str = "") -> None:
+        super().__init__(last_line)
+        self.exit = exit
 
 
 def make_spec(method: str = "source", task: str = "fog", seed: int = 0) -> CellSpec:
@@ -43,6 +48,24 @@ def save_made(ticket: Ticket, store: Store) -> Record:
     return store.save(make_record(spec.method, 0.5, task=spec.tasks[0], seed=spec.seed), predict(HALF))
 
 
+class Seen(Watcher):
+    """Keeps what a coordinator reports."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.warnings: list[str] = []
+        self.queued: list[int] = []
+
+    def on_record(self, record: Record, is_new: bool) -> None:
+        self.records.append(record)
+
+    def on_warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def on_queue(self, workers: int) -> None:
+        self.queued.append(workers)
+
+
 @dataclass
 class Made(Engine):
     """Workers that take one cell whenever the coordinator asks for their state."""
@@ -51,6 +74,7 @@ class Made(Engine):
     act: Callable[[Ticket, Store], Record] = save_made
     steps: dict[tuple[str, int], Iterator[str]] = field(default_factory=dict)
     cancelled: list[str] = field(default_factory=list)
+    withdrawn: list[str] = field(default_factory=list)
     submitted: list[int] = field(default_factory=list)
     closed: bool = False
 
@@ -74,6 +98,9 @@ class Made(Engine):
     def cancel(self, job: JobFolder) -> None:
         self.cancelled.append(job.name)
 
+    def withdraw(self, job: JobFolder) -> None:
+        self.withdrawn.append(job.name)
+
     def close(self) -> None:
         self.closed = True
 
@@ -88,6 +115,8 @@ class Made(Engine):
                 record = self.act(ticket, job.store)
             except Died as error:
                 job.log(index).write_text(f"first\n{error}\n")
+                if error.exit:
+                    journal.write("exit", why=error.exit)
                 return
             journal.write("end", spec=ticket.spec.digest, slug=record.cell.slug, status=record.status, new=True)
         journal.write("exit", why=FINISHED)

@@ -29,11 +29,11 @@ def needed(name: str) -> dict[str, Any]:
     return {}
 
 
-def prompts_for(model: Any, path: Path, *, pixels: int = 16, batches: int = 2) -> Path:
+def prompts_for(model: Any, path: Path, *, pixels: int = 16, batches: int = 2, classes: int = 10) -> Path:
     """A file of prompts that were trained for a few steps."""
-    training = PromptTraining(model, num_classes=10, steps=batches, seed=0, prompts=3)
+    training = PromptTraining(model, num_classes=classes, steps=batches, seed=0, prompts=3)
     for images in stream(count=batches, pixels=pixels, seed=11):
-        training.step(images, torch.arange(len(images)) % 10)
+        training.step(images, torch.arange(len(images)) % classes)
     save_file(training.tensors(), path)
     return path
 

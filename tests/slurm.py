@@ -110,6 +110,20 @@ class Cluster:
         with suppress(OSError, ValueError):
             os.kill(int((self.folder / f"{name}.pid").read_text()), number)
 
+    def lose(self, node: str) -> None:
+        """Kill a node's daemon and all processes of its jobs, as a power cut would."""
+        self.kill(f"slurmd-{node}")
+        for script in _pids("pgrep", "-f", f"{self.folder}/spool-{node}/"):
+            step, workers = _pids("ps", "-o", "ppid=", "-p", str(script)), _pids("pgrep", "-P", str(script))
+            for pid in (*step, script, *workers):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def call(self, *words: str) -> str:
+        """What a command of Slurm prints."""
+        environment = {**os.environ, "SLURM_CONF": str(self.conf)}
+        return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=60).stdout
+
     def stop(self) -> None:
         for name in ("slurmd-n1", "slurmd-n2", "slurmctld"):
             self.kill(name, signal.SIGTERM)
@@ -125,6 +139,10 @@ def _free_ports(count: int) -> list[int]:
     for one in sockets:
         one.close()
     return found
+
+
+def _pids(*words: str) -> list[int]:
+    return [int(pid) for pid in subprocess.run(words, capture_output=True, text=True).stdout.split()]
 
 
 def _call(*words: str) -> None:

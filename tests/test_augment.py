@@ -14,11 +14,23 @@ from tta_bench_methods import _augment, _colour
 from tta_bench_methods._augment import ColourAndAffine
 from tta_bench_methods._draws import Draws
 
+from tests.small import small_vit
+from tta_bench import build_method
+
 KINDS: dict[str, dict[str, Any]] = {
     "roid": {},
     "cotta": {"padding": "edge", "blur": True, "noise": 0.005},
 }
-CHANGES = ("brightness", "contrast", "saturation", "hue", "gamma")
+# The published ranges, written here once more: a test that read ours would agree with any of them.
+RANGES = {
+    "brightness": (0.6, 1.4),
+    "contrast": (0.7, 1.3),
+    "saturation": (0.5, 1.5),
+    "hue": (-0.06, 0.06),
+    "gamma": (0.7, 1.3),
+}
+CHANGES = tuple(RANGES)
+METHODS = {"cotta": "cotta", "roid": "roid", "cmf": "roid"}
 
 
 def pictures(count: int = 4, size: int = 32, seed: int = 0) -> Tensor:
@@ -37,7 +49,7 @@ def by_hand(images: Tensor, draws: Draws, *, padding: str = "reflect", blur: boo
     size = images.shape[-1]
     images = images.clamp(0, 1)
     for i in draws.order(5):
-        images = changed(images, CHANGES[i], draws.uniform(*_augment.COLOURS[i][1:]))
+        images = changed(images, CHANGES[i], draws.uniform(*RANGES[CHANGES[i]]))
     images = V.pad(images, [size // 2], padding_mode=padding)
     turn = draws.uniform(-15, 15)
     shift = [round(draws.uniform(-2 * size / 16, 2 * size / 16)) for _ in "xy"]
@@ -60,6 +72,15 @@ def test_sampling_only_what_stays_gives_the_published_numbers(kind: str) -> None
         torch.testing.assert_close(quick(images), by_hand(images, slow, **KINDS[kind]), atol=2e-4, rtol=0)
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_each_method_has_its_own_kind_of_views(name: str) -> None:
+    method: Any = build_method(name, small_vit(), num_classes=10, params={"seed": 7})
+    draws, images = Draws(7), pictures()
+    for _ in range(8):
+        view = method.views(images, 1)[0] if name == "cotta" else method.augment(images)
+        torch.testing.assert_close(view, by_hand(images, draws, **KINDS[METHODS[name]]), atol=2e-4, rtol=0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_have_the_published_distribution(kind: str) -> None:
     """Against torchvision's own random transforms: means and spreads of light, place and mirroring."""
@@ -79,7 +100,7 @@ def drawn_by_torchvision(images: Tensor, *, padding: str = "reflect", blur: bool
     size = images.shape[-1]
     images = images.clamp(0, 1)
     for i in torch.randperm(5).tolist():
-        images = changed(images, CHANGES[i], float(torch.empty(1).uniform_(*_augment.COLOURS[i][1:])))
+        images = changed(images, CHANGES[i], float(torch.empty(1).uniform_(*RANGES[CHANGES[i]])))
     steps: list[Any] = [
         published.Pad(size // 2, padding_mode=padding),
         published.RandomAffine(
@@ -106,7 +127,7 @@ def facts(views: Tensor, images: Tensor) -> list[Tensor]:
 def test_colours_change_as_in_torchvision(name: str) -> None:
     images = torch.cat([pictures(2), torch.full((1, 3, 32, 32), 0.4), torch.zeros(1, 3, 32, 32)])
     images[0] = (images[0] * 4).round() / 4  # ties between channels, black and white
-    change, low, high = _augment.COLOURS[CHANGES.index(name)]
+    change, (low, high) = _augment.COLOURS[CHANGES.index(name)][0], RANGES[name]
     assert change is getattr(_colour, name)
     for factor in torch.linspace(low, high, 7).tolist():
         torch.testing.assert_close(change(images, factor), changed(images, name, factor), atol=1e-5, rtol=0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +13,15 @@ import pytest
 
 from tests import trees
 from tests.works import requests, works
+from tta_bench.data.images import ImageSet
 from tta_bench.datasets import listing, on_disk
 from tta_bench.errors import UserError
 from tta_bench.models.source import SourceModel
+from tta_bench.runs import bind as binding
 from tta_bench.runs.bind import Binder, bind
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec
+from tta_bench.streams.scenarios import scenario_of
 
 CIFAR = (
     "name: mine\nabout: a test\nmodel: digits-vit\nbatch_size: 8\ntasks: [fog, snow]\n"
@@ -67,6 +72,23 @@ def test_folders_are_listed_once_whatever_the_methods_and_tasks(
     for spec in requests(tmp_path / "suite.yaml", model=model, seeds=(0, 1)):
         place.bind(spec)
     assert sorted(listed) == ["ImageNet-val", "fog", "snow"]
+
+
+def test_images_that_are_no_longer_kept_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binding, "KEPT_SETS", 1)
+    trees.cifar_c(tmp_path, corruptions=("fog", "snow"))
+    (tmp_path / "suite.yaml").write_text(CIFAR)
+    place = Binder(Site(data_root=tmp_path, device="cpu"))
+
+    def bound(spec: CellSpec) -> weakref.ref[ImageSet]:
+        place.bind(spec)
+        return weakref.ref(place.parts(spec)[0].images)
+
+    walk = {"scenario": scenario_of("ccc", {"length": 128}), "methods": ("source",), "seeds": (0, 1)}
+    asked = [*requests(tmp_path / "suite.yaml"), *requests(Path("digits-c-5"), **walk)]
+    sets = [bound(spec) for spec in asked]
+    gc.collect()
+    assert [images() is not None for images in sets] == [False, True, False, True]
 
 
 def test_a_spec_from_json_binds_to_the_same_cell(small_suite: Path) -> None:

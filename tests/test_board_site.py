@@ -6,17 +6,21 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.board_runs import TASKS, add_submission, make_run
 from tests.chromium import PROGRAM, Chromium, chromium
 from tta_bench.board.site import build
+from tta_bench.board.site.pages import places
 from tta_bench.cli.main import main
 from tta_bench.errors import UserError
 from tta_bench.report.choose import comparison
 from tta_bench.report.differences import Difference, difference
 from tta_bench.report.runs import Runs
+from tta_bench.report.values import Value
 
 EVIL = "x<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
 RERUN = {"by": "Grace H.", "date": "2026-11-10", "machine": "EPYC, Linux", "cells": 4, "result": "bit for bit"}
@@ -84,6 +88,16 @@ def test_every_submission_has_its_row(view: Chromium) -> None:
     assert "run again by Grace H." in closed
     assert "retracted" in closed
     assert GONE["reason"] in view.run("document.body.innerText")
+
+
+def test_a_task_has_ranks_of_its_own() -> None:
+    def row(score: float, rank: int | None = 1, division: str = "closed") -> Any:
+        scores = {"fog": (Value(score), None)}
+        return SimpleNamespace(rank=rank, entry=SimpleNamespace(division=division), row=SimpleNamespace(scores=scores))
+
+    found = [row(80, None), row(70, 3), row(70, 1), row(60, 2), row(90, 1, "open")]
+    assert places(found, "fog") == [None, 1, 1, 3, 1]
+    assert places(found, "snow") == [None] * 5
 
 
 @needs_browser
@@ -207,7 +221,7 @@ def test_the_same_board_gives_the_same_bytes(home: Path, tmp_path: Path) -> None
 
 def test_the_command_and_its_refusals(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["board", "build", "--board", str(home / "board"), "--out", str(tmp_path / "site")]) == 0
-    assert "4 submissions on 1 suites" in capsys.readouterr().out
+    assert "4 submissions on 1 suite:" in capsys.readouterr().out
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.tex").write_text("")
     with pytest.raises(UserError, match="holds other files"):

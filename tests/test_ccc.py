@@ -130,8 +130,8 @@ def test_every_suite_makes_such_a_stream_or_says_why_not(name: str) -> None:
             return
         assert sum(len(part.images.ids) for part in parts) == 2000
     else:
-        with pytest.raises(UserError, match="requires a calibration of Source: run `tta-bench calibrate"):
-            calibration(suite.data, open_dataset(suite.data, suite.tasks, None), None)
+        with pytest.raises(UserError, match=f"requires a calibration .* --suite {name}`"):
+            calibration(suite.data, open_dataset(suite.data, suite.tasks, None), name, None)
 
 
 @pytest.mark.parametrize(

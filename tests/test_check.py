@@ -128,5 +128,7 @@ def test_contradicting_options_are_refused_by_check_and_run(
     (tmp_path / "file").touch()
     status, _, err = cli(verb, "--suite", small_suite, "--cache", tmp_path / "file")
     assert (status, "file is a file, expected a folder" in " ".join(err.split())) == (2, True)
+    status, _, err = cli(verb, "--suite", small_suite, "--busy", "stale")
+    assert (status, "--busy requires --stream-speed above 0" in err) == (2, True)
     status, _, err = cli(verb, "--suite", small_suite, "--scenario", "single", "--batch-size", "4")
     assert (status, "--scenario single requires batches of 1, got 4" in err) == (2, True)

@@ -170,6 +170,16 @@ def test_the_leaderboard_marks_rows_that_may_equal_the_best(tmp_path: Path) -> N
     assert ranks == {"best": "1", "near": "1≈", "source": "3"}
 
 
+def test_rows_without_a_stream_in_common_with_the_best_are_named(tmp_path: Path) -> None:
+    store = fill(tmp_path, {"best": 0.70, "source": 0.60})
+    order = np.arange(IMAGES)
+    save(store, make_record("other", task="fog", seed=5), order, order % 2 == 0)
+    save(store, make_record("other", task="snow", seed=5), order, order % 2 == 0)
+    runs = Runs([tmp_path])
+    close = leaderboard.close_to_best(compare(runs.records), runs)
+    assert "Not compared with the best, for want of a stream in common: other." in close.notes
+
+
 def test_without_predictions_no_table_is_made(tmp_path: Path) -> None:
     store = fill(tmp_path)
     next(store.cells.glob("sar--*.npy")).unlink()

@@ -186,6 +186,27 @@ def test_drawings_made_in_another_way_are_refused(checkpoint: str, tmp_path: Pat
         built(unet=str(other), generated=folder)
 
 
+def test_a_folder_that_cannot_be_used_is_refused_before_the_first_batch(checkpoint: str, tmp_path: Path) -> None:
+    folder = tmp_path / "drawn"
+    folder.mkdir()
+    with pytest.raises(UserError, match="holds no drawings; make them by a run with dda.unet set as well"):
+        built(generated=str(folder))
+    built(unet=checkpoint, generated=str(folder)).adapt(stream(count=1, size=1)[0])
+    for damage in ("{", "[]"):
+        (folder / "drawn.json").write_text(damage)
+        with pytest.raises(UserError, match=r"drawn\.json is damaged: delete it"):
+            built(generated=str(folder))
+
+
+def test_a_damaged_drawing_is_named(checkpoint: str, tmp_path: Path) -> None:
+    (batch,) = stream(count=1, size=2)
+    built(unet=checkpoint, generated=str(tmp_path)).adapt(batch)
+    damaged = next(tmp_path.rglob("*.png"))
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    with pytest.raises(UserError, match=f"{damaged.name} is no readable image: delete it"):
+        built(generated=str(tmp_path)).adapt(batch)
+
+
 @pytest.mark.parametrize(
     "model",
     [lambda: small_resnet("batch"), lambda: tiny("convnext_atto"), lambda: small_vit(img_size=32, global_pool="avg")],

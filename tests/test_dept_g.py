@@ -19,12 +19,18 @@ from tests.conftest import Cli
 from tests.needed import needed, prompts_for
 from tests.small import small_vit, stream
 from tests.test_method_models import small_resnet
+from tests.works import CPU, requests
 from tta_bench import build_method
 from tta_bench.data.images import ArrayImages
 from tta_bench.datasets import digits
 from tta_bench.errors import UserError
 from tta_bench.models import recipes
+from tta_bench.models import source as models
 from tta_bench.models.source import keep_classes
+from tta_bench.records.store import Store
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.execute import run_left
+from tta_bench.runs.listing import Watcher, finished
 
 
 def built(model: nn.Module | None = None, **params: Any) -> Any:
@@ -258,3 +264,28 @@ def test_wrong_words_are_one_line(cli: Cli, words: tuple[str, ...], said: str) -
     status, _, err = cli("train-source", *words)
     assert status != 0
     assert said in " ".join(err.split())
+
+
+def test_prompts_that_were_trained_again_under_the_same_name_run_again(small_suite: Path, tmp_path: Path) -> None:
+    """A file is known by its content: a record of other prompts must not pass for one of these."""
+    model = models.load("digits-vit").fresh(torch.device("cpu"))
+    words: dict[str, Any] = {"methods": ("dept-g",), "limit": 8, "tasks": ("brightness",)}
+    path = tmp_path / "prompts.safetensors"
+    overrides = {"dept-g": {"prompts": str(path)}}
+
+    def run() -> tuple[str, bool]:
+        asked = requests(small_suite, overrides=overrides, **words)
+        store = Store.create(tmp_path / "run", "small")
+        known = finished(asked, CPU, store)
+        (record,) = run_left(asked, Binder(CPU), store, Watcher()).values()
+        assert record.status == "done", record.reason
+        return record.cell.key, bool(known)
+
+    prompts_for(model, path, pixels=32, batches=1)
+    first = run()
+    assert first[1] is False
+    assert run() == (first[0], True)
+    prompts_for(model, path, pixels=32, batches=2)
+    again = run()
+    assert again[1] is False
+    assert again[0] != first[0]

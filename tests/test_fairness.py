@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import tta_bench
 from tests.works import CPU, requests
 from tta_bench import Method, registry
+from tta_bench.measure.process import process_state, restored
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_left
@@ -94,6 +95,14 @@ def swap_two_classes(method: Any, batch: Tensor) -> None:
     weight[:2] = weight[[1, 0]]
 
 
+def add_a_weight(method: Any, batch: Tensor) -> None:
+    method.model.scale = nn.Parameter(torch.ones(1))
+
+
+def remove_a_weight(method: Any, batch: Tensor) -> None:
+    method.model.head.bias = None
+
+
 def lower_precision(method: Method, batch: Tensor) -> None:
     torch.set_float32_matmul_precision("medium")
 
@@ -121,6 +130,8 @@ DEEDS: dict[str, tuple[Callable[[Any, Tensor], Any], str]] = {
     "weights": (raise_a_bias, "changed 1 weights outside adapted_parameters()"),
     "data": (raise_a_bias_in_silence, "changed 1 weights outside adapted_parameters()"),
     "order of weights": (swap_two_classes, "changed 1 weights outside adapted_parameters()"),
+    "added weight": (add_a_weight, "changed 1 weights outside adapted_parameters()"),
+    "removed weight": (remove_a_weight, "changed 1 weights outside adapted_parameters()"),
     "thread": (start_a_thread, "left a thread running"),
     "short thread": (start_a_short_thread, "left a thread running"),
     "model's hooks": (leave_a_hook_in_the_model, "changed the model's hooks"),
@@ -174,6 +185,72 @@ def test_a_patched_clock_times_nothing(small_suite: Path, tmp_path: Path, monkey
     Hostile.deed = lambda m, b: None
     _, others = run(small_suite, tmp_path / "run", ("hostile",))
     assert all(record.seconds["adapt"] > 0 for record in others)
+
+
+def test_a_method_may_replace_the_parameters_that_it_adapts(small_suite: Path, tmp_path: Path) -> None:
+    class Replacing(Hostile):
+        def adapted_parameters(self) -> dict[str, Tensor]:
+            return {"head.weight": self.model.head.weight}  # type: ignore[dict-item, union-attr]
+
+    def replace_weight(method: Any, batch: Tensor) -> None:
+        method.model.head.weight = nn.Parameter(method.model.head.weight * 0.99)
+
+    registry.installed().given["replacing"] = Replacing
+    Hostile.deed = replace_weight
+    _, others = run(small_suite, tmp_path / "run", ("replacing",))
+    assert [(record.status, record.reason, record.remarks) for record in others] == [("done", "", [])] * 2
+
+
+def new_precisions() -> list[str]:
+    """The attributes that newer versions of torch have for the precision of float32."""
+    homes = ("", "cudnn.", "cuda.matmul.", "cudnn.conv.", "cudnn.rnn.", "mkldnn.", "mkldnn.matmul.", "mkldnn.conv.")
+    there = hasattr(torch.backends, "fp32_precision")
+    return [f"torch.backends.{home}fp32_precision = 'bf16'" for home in homes if there and home[:2] != "cu"] + [
+        f"torch.backends.{home}fp32_precision = 'tf32'" for home in homes if there
+    ]
+
+
+OLD_PRECISIONS = ["torch.set_float32_matmul_precision('medium')", "torch.backends.cudnn.allow_tf32 = False"]
+
+
+@pytest.mark.parametrize("user", ["pass", *OLD_PRECISIONS, *new_precisions()])
+@pytest.mark.parametrize("method", [*OLD_PRECISIONS, *new_precisions()])
+def test_every_setting_of_precision_is_restored(user: str, method: str) -> None:
+    with restored():
+        exec(user)
+        before = process_state()
+        with restored() as changed:
+            exec(method)
+            differs = process_state() != before
+        assert process_state() == before
+        assert changed == ["torch's matmul precision"] * differs
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_what_cannot_be_restored_does_not_keep_the_rest_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+
+    def removing() -> None:
+        with restored():
+            os.chdir("/")
+            (tmp_path / "home").rmdir()
+            os.environ["EVIL"] = "1"
+
+    with pytest.raises(FileNotFoundError):
+        removing()
+    assert "EVIL" not in os.environ
+
+
+def test_a_removed_working_directory_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with restored() as changed:
+        (tmp_path / "gone").mkdir()
+        os.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+    assert (changed, Path.cwd()) == (["the working directory"], tmp_path)
 
 
 def test_honest_methods_get_no_remark(small_suite: Path, tmp_path: Path) -> None:

@@ -49,6 +49,15 @@ def test_curve_notes_what_is_missing(run: Path) -> None:
     assert any("did not note when" in note for note in found.notes)
 
 
+def test_a_curve_leaves_out_streams_on_which_nothing_is_done(run: Path) -> None:
+    save(Store(run), make_record("half", task="fog"))
+    Store(run).save(make_failure("half", "no luck", task="snow"), None)
+    with style.house_style():
+        found, figure = kinds.make("curve", run, {"methods": ["half"]})
+    assert [panel.title for panel in found.panels] == ["fog"]
+    assert len(figure.axes) == 1
+
+
 def test_the_last_batch_may_be_short() -> None:
     record = replace(make_record("m", batch_size=32), samples=100)
     np.testing.assert_array_equal(curve.batch_ends(record), [32, 64, 96, 100])
@@ -94,6 +103,12 @@ def test_a_sweep_finds_its_setting_is_sorted_and_keeps_the_row_without_it_apart(
     assert found.values == (0.0, 0.05, 0.5)
     assert found.accuracy == pytest.approx((80, 70, 60))
     assert found.base == ("source", 50)
+
+
+def test_a_sweep_of_some_rows(sweep_folder: Path) -> None:
+    assert sweep.data(sweep_folder, methods=("rho-0", "rho-0.5")).values == (0.0, 0.5)
+    with pytest.raises(UserError, match="no row 'rho-2'"):
+        sweep.data(sweep_folder, methods=("rho-2",))
 
 
 def test_a_sweep_that_is_not_fair_is_refused(sweep_folder: Path, run: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from tta_bench import identity as code
+from tta_bench import registry
+from tta_bench.errors import UserError
 from tta_bench.identity import HARNESS, SHAPES_NOTHING, class_hash, code_hash, harness_hash, source_file, syntax
 
 SOURCE = '''"""What it does."""
@@ -49,6 +52,8 @@ class Method:
         ("batch: object) -> object", "batch) -> float"),
         ("from tta_bench.data.seeding import permutation", "from tta_bench.other.room import permutation"),
         ("\n\n\nclass", "\n\nclass"),
+        ("    steps: int = 3\n", "    steps: int = 3\n    slower_than_source = 200.0\n"),
+        ("    steps: int = 3\n", "    steps: int = 3\n    slower_than_source: float = 200.0\n"),
     ],
 )
 def test_prose_and_folders_change_nothing(old: str, new: str) -> None:
@@ -188,3 +193,62 @@ def test_a_class_of_a_script_is_hashed_without_its_prose(tmp_path: Path) -> None
         return subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
 
     assert hashed("Old words.", 0.1) == hashed("New words.", 0.1) != hashed("New words.", 0.2)
+
+
+def test_the_bases_of_a_class_of_a_script_count(tmp_path: Path) -> None:
+    script, module = tmp_path / "mine.py", tmp_path / "bases_of_mine.py"
+
+    def hashed(rate: float, scale: float) -> str:
+        module.write_text(f"class Far:\n    scale = {scale}\n")
+        script.write_text(
+            "from bases_of_mine import Far\nfrom tta_bench.identity import class_hash\n\n\n"
+            f"class Base(Far):\n    rate = {rate}\n\n\nclass Mine(Base):\n    pass\n\n\nprint(class_hash(Mine))\n"
+        )
+        words = [sys.executable, "-B", script]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+    first = hashed(0.1, 1.0)
+    assert hashed(0.1, 1.0) == first
+    assert len({first, hashed(0.2, 1.0), hashed(0.1, 2.0)}) == 3
+
+
+RELOADED = """
+from tta_bench import Method
+from base_of_reloaded import Base
+class Mine(Base, Method):
+    def adapt(self, batch):
+        return self.model(batch) * {factor}
+"""
+
+
+@pytest.fixture
+def reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module of a user, who edits it beside a notebook."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "base_of_reloaded.py").write_text("class Base:\n    scale = 1\n")
+    (tmp_path / "reloaded_method.py").write_text(RELOADED.format(factor=1))
+    yield importlib.import_module("reloaded_method")
+    registry.installed().given.clear()
+    for name in ("reloaded_method", "base_of_reloaded"):
+        sys.modules.pop(name)
+
+
+def hash_of(cls: Any) -> str:
+    registry.add("reloaded", cls)
+    return registry.installed().code("reloaded")
+
+
+def test_a_reloaded_class_is_hashed_again(reloaded: Any, tmp_path: Path) -> None:
+    first, old = hash_of(reloaded.Mine), reloaded.Mine
+    (tmp_path / "reloaded_method.py").write_text(RELOADED.format(factor=-1))
+    assert hash_of(reloaded.Mine) == first, "without a reload, the old code runs"
+    importlib.reload(reloaded)
+    second = hash_of(reloaded.Mine)
+    assert second != first
+    with pytest.raises(UserError, match="reloaded_method was reloaded since: import Mine from it again"):
+        hash_of(old)
+    (tmp_path / "base_of_reloaded.py").write_text("class Base:\n    scale = 2\n")
+    importlib.reload(sys.modules["base_of_reloaded"])
+    importlib.reload(reloaded)
+    assert hash_of(reloaded.Mine) not in (first, second), "a base from another module counts"

@@ -25,6 +25,7 @@ NAMES = [
     "na\u00efve--''\"``,, ?` \u00d0 \u4e2d",
     "\u2248 \u2026 \u2192 \u00d7\u00f7\u00b1\u2212",
     "}\\end{tabular}",
+    "\u03b2tent \u26a0",
 ]
 
 

@@ -212,6 +212,14 @@ def test_the_speed_is_in_the_key_and_a_waiting_stream_keeps_its_key() -> None:
     assert replace(waiting, live=None).key == waiting.key
 
 
+def test_time_per_image_is_that_of_the_images_adapted_to() -> None:
+    """Ten batches of ten images, 1 ms per image, the first batch ten times slower."""
+    record = make_record("m", live=Live(2), ms=1.0)
+    assert replace(record, adapted_batches=[0, 4, 9]).steady_ms_per_image == pytest.approx(1)
+    assert replace(record, adapted_batches=[0]).steady_ms_per_image == pytest.approx(10)
+    assert replace(record, samples=95).steady_ms_per_image == pytest.approx(90 / 85)
+
+
 def test_tables_refuse_to_mix_speeds() -> None:
     records = [make_record("source"), make_record("tent", live=Live(1))]
     with pytest.raises(UserError, match="different stream speeds.*without --stream-speed|--stream-speed 1"):

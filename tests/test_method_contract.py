@@ -65,6 +65,7 @@ def test_says_what_it_needs(name: str) -> None:
     assert ("source images" in cls.needs) == cls.needs_source
     assert ("source labels" in cls.needs) == cls.uses_labels
     assert cls.published_batch_size >= 1
+    assert cls.slower_than_source >= 50
 
 
 @every_method
@@ -175,8 +176,25 @@ def test_eata_without_its_anchor_needs_no_source_data() -> None:
         ("foa", {"population_size": 3}, "population_size is 3"),
         ("dpal", {"shift_tokens": 0}, "shift_tokens is 0"),
         ("sar", {"frozen_blocks": [12]}, "no block 12 among 0 to 11"),
+        ("sar", {"rho": -0.1}, "rho is -0.1, expected 0 or more"),
+        ("dpal", {"predictor_rho": -1.0}, "predictor_rho is -1.0, expected 0 or more"),
+        ("tent", {"lr": -1.0}, "lr is -1.0, expected 0 or more"),
+        ("memo", {"lr": -1.0}, "lr is -1.0, expected 0 or more"),
+        ("tent", {"momentum": 1.5}, "momentum is 1.5, expected 0 to below 1"),
+        ("adacontrast", {"weight_decay": -1.0}, "weight_decay is -1.0, expected 0 or more"),
+        ("adacontrast", {"teacher_momentum": 1.5}, "teacher_momentum is 1.5, expected 0 to 1"),
+        ("dept-g", {"teacher_momentum": -1.0}, "teacher_momentum is -1.0, expected 0 to 1"),
+        ("dept-g", {"max_grad_norm": 0.0}, "max_grad_norm is 0.0, expected a number above 0"),
+        ("roid", {"momentum_src": -1.0}, "momentum_src is -1.0, expected 0 to 1"),
+        ("roid", {"momentum_probs": 2.0}, "momentum_probs is 2.0, expected 0 to 1"),
+        ("cmf", {"alpha": 1.5}, "alpha is 1.5, expected 0 to 1"),
+        ("cmf", {"gamma": -0.5}, "gamma is -0.5, expected 0 to 1"),
+        ("eata", {"fisher_weight": -1.0}, "fisher_weight is -1.0, expected 0 or more"),
+        ("foa", {"fitness_lambda": -1.0}, "fitness_lambda is -1.0, expected 0 or more"),
+        ("tent", {"lr": float("nan")}, "lr: expected a number or none, got nan"),
+        ("roid", {"lr": float("inf")}, "lr: expected a number, got inf"),
     ],
 )
 def test_settings_out_of_range_are_refused(name: str, params: dict[str, Any], reason: str) -> None:
     with pytest.raises(UserError, match=reason):
-        build_method(name, model_for(name), num_classes=10, params=params)
+        build_method(name, model_for(name), num_classes=10, params=needed(name) | params)

@@ -65,8 +65,8 @@ def test_3dcc_has_the_layout_of_imagenet_c(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_tiny_imagenet_c_is_read_from_folders_and_from_its_tar(tmp_path: Path, packed: bool) -> None:
-    names = [*trees.some_wnids(3)]
-    home = trees.imagenet_c(tmp_path / "made", ("fog",))
+    names = trees.some_wnids(200)
+    home = trees.imagenet_c(tmp_path / "made", ("fog",), classes=200, each=1)
     if packed:
         trees.packed(home, tmp_path / "Tiny-ImageNet-C" / "Tiny-ImageNet-C.tar", "Tiny-ImageNet-C")
     else:
@@ -75,11 +75,16 @@ def test_tiny_imagenet_c_is_read_from_folders_and_from_its_tar(tmp_path: Path, p
     images = dataset.open("fog")
     assert dataset.num_classes == 200
     assert images.read(np.array([0, 5])).shape == (2, 3, 64, 64)
-    assert [(i.split("/")[2], label) for i, label in zip(images.ids, images.labels, strict=True)][::2] == list(
-        zip(names, range(3), strict=True)
-    )
-    with pytest.raises(UserError, match="3 classes, expected 200"):
+    assert [image.split("/")[2] for image in images.ids] == names
+    assert list(images.labels) == list(range(200))
+    with pytest.raises(UserError, match="200 images, expected 10,000"):
         own("tiny-imagenet-c", tmp_path, severity=5).open("fog")
+
+
+def test_a_part_of_its_classes_is_refused(tmp_path: Path) -> None:
+    trees.imagenet_c(tmp_path / "made").rename(tmp_path / "Tiny-ImageNet-C")
+    with pytest.raises(UserError, match="3 classes, expected 200"):
+        trees.partial("tiny-imagenet-c", tmp_path, severity=5).open("fog")
 
 
 def test_cifar_10_1_is_two_arrays(tmp_path: Path) -> None:
@@ -184,6 +189,16 @@ def test_splits_of_parquet_files_stay_apart(saved: Path, monkeypatch: pytest.Mon
 def test_mistakes_in_a_hugging_face_suite_are_one_line(saved: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         own("hf", saved, **{"folder": "pets", "split": "test", **options}).open("pets")
+
+
+def test_images_without_a_label_are_refused(tmp_path: Path) -> None:
+    """-1 and None mark hidden labels, as in published test sets."""
+    hf = pytest.importorskip("datasets")
+    features = hf.Features({"image": hf.Image(), "label": hf.ClassLabel(names=["cat", "ant"])})
+    rows = {"image": [trees.picture(i) for i in range(3)], "label": [0, -1, None]}
+    hf.DatasetDict({"test": hf.Dataset.from_dict(rows, features)}).save_to_disk(str(tmp_path / "pets"))
+    with pytest.raises(UserError, match="2 of 3 images have no label in 'label'"):
+        own("hf", tmp_path, folder="pets", split="test").open("pets")
 
 
 def test_a_folder_without_a_dataset_is_refused(tmp_path: Path) -> None:

@@ -138,11 +138,11 @@ def test_predictions_of_some_cells(run: Path) -> None:
     assert (len(only), set(only["method"])) == (100, {"better"})
 
 
-def test_the_task_of_an_image_among_several_is_not_guessed(tmp_path: Path) -> None:
+def test_each_image_of_a_stream_over_several_tasks_has_its_task(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
-    save(store, make_record("m", tasks=("fog", "snow"), scenario="mixed"))
+    keep(store, make_record("m", tasks=("fog", "snow"), scenario="mixed"))
     found = tta_bench.predictions(store.folder)
-    assert found["task"].isna().all()
+    assert list(found["task"]) == ["fog"] * 50 + ["snow"] * 50
     assert (found["scenario"] == "mixed").all()
 
 

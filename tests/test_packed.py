@@ -57,6 +57,13 @@ def test_a_packed_run_has_no_report_folder(packed: Path, cli: Cli, tmp_path: Pat
     assert (tmp_path / "out" / "report.md").exists()
 
 
+def test_figures_are_those_of_the_folder(run: Path, packed: Path, cli: Cli, tmp_path: Path) -> None:
+    assert "a packed run: pass --out FILE" in cli("figure", packed, "pareto")[2]
+    for place, out in ((packed, "of_packed.png"), (run, "of_folder.png")):
+        assert cli("figure", place, "pareto", "--out", tmp_path / out)[0] == 0
+    assert (tmp_path / "of_packed.png").read_bytes() == (tmp_path / "of_folder.png").read_bytes()
+
+
 def test_some_rows_can_be_packed(run: Path, tmp_path: Path, cli: Cli) -> None:
     assert cli("pack", run, "--out", tmp_path / "some.zip", "--methods", "source")[0] == 0
     assert {record.label for record in Store.open(run_folder(tmp_path / "some.zip")).records()} == {"source"}

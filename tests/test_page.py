@@ -213,3 +213,9 @@ def test_names_are_text_beside_published_numbers_too() -> None:
     text = made([*shipped("sar"), *odd])
     assert f"Not in the paper: {EVIL}." in Reader(text).text
     assert EVIL not in text
+
+
+def test_a_slow_first_batch_is_a_warning_here_too() -> None:
+    record = make_record("slow")
+    slow = replace(record, batch_seconds=[60.0, *record.batch_seconds[1:]])
+    assert "WARNING first batch far slower" in Reader(made([make_record("source"), slow])).text

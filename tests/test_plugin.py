@@ -73,6 +73,39 @@ def test_an_outside_method_runs_through_the_command_line(site: Path, tmp_path: P
     assert "mine" in done.stdout
 
 
+EDITOR = """
+import sys
+from pathlib import Path
+import tta_bench
+from tta_bench.runs.listing import Watcher
+
+suite, out, file = sys.argv[1:]
+
+class Editor(Watcher):
+    def on_record(self, record, is_new):
+        print(record.cell.seed, record.status)
+        code = Path(file).read_text()
+        Path(file).write_text(code.replace("- self.strength", "+ self.strength"))
+
+tta_bench.run(["mine"], suite, tasks=["contrast"], seeds=[0, 1], limit=32, device="cpu", out=out, watcher=Editor())
+"""
+
+
+def test_code_that_is_edited_during_a_run_stops_it(site: Path, tmp_path: Path) -> None:
+    """Else the numbers of the new code would be kept under the key of the old code."""
+    words = [sys.executable, "-c", EDITOR, tmp_path / "small.yaml", tmp_path / "run", site / "mine.py"]
+    environ = {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1", "TTA_BENCH_IN_PROCESS": ""}
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, env=environ)
+    assert done.stdout == "0 done\n"
+    said = "RunStopped: the code of 'mine' changed since this run started: start it again"
+    assert done.stderr.splitlines()[-1].startswith(f"tta_bench.errors.{said}")
+    again = tta_bench(
+        site, "run", "--suite", tmp_path / "small.yaml", "--methods", "mine", "--tasks", "contrast", "--seeds", "0,1",
+        "--limit", 32, "--device", "cpu", "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+
+
 def test_a_plug_in_that_raises_on_import_does_not_affect_others(site: Path, tmp_path: Path) -> None:
     install(site, "broken", "broken = broken:Broken", "raise RuntimeError('no licence')")
     listed = tta_bench(site, "list", "methods")

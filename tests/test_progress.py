@@ -64,3 +64,16 @@ def test_a_job_shows_how_far_it_is(terminal: bool) -> None:
     assert "loss 0.005" in text
     assert ("training: 200 of 200 epochs, loss 0.005" in text) == (not terminal)
     assert terminal or text.count("\n") == 51  # the first epoch, then every fourth
+
+
+def test_queued_workers_are_shown() -> None:
+    watcher = live()
+    watcher.on_queue(2)
+    assert watcher.bars.tasks[watcher.all].fields["note"] == "2 workers queued"
+    watcher.on_queue(0)
+    assert watcher.bars.tasks[watcher.all].fields["note"] == ""
+    file = io.StringIO()
+    with watch(1, Console(file=file)) as plain:
+        for workers in (1, 1, 0, 1):
+            plain.on_queue(workers)
+    assert file.getvalue() == 2 * "1 worker queued\n", "once each time the queue fills"

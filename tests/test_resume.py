@@ -25,20 +25,23 @@ def test_resuming_reports_how_much_was_reused(cli: Cli, small_suite: Path) -> No
     assert "Reused 2 of 4 cells (use --fresh to run them again)." in shown
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut off"])
+@pytest.mark.parametrize("damage", ["missing", "cut off", "flipped"])
 def test_a_cell_with_incomplete_predictions_runs_again(cli: Cli, small_suite: Path, damage: str) -> None:
     cli(*command(small_suite, "--limit", 32))
     path = min((small_suite.parent / "run" / "cells").glob("*.npy"))  # of brightness
     whole = path.read_bytes()
     if damage == "missing":
         path.unlink()
-    else:
+    elif damage == "cut off":
         path.write_bytes(whole[: len(whole) // 2])
+    else:
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     status, _, err = cli("report", small_suite.parent / "run")
     assert (status, path.name in err, err.count("\n")) == (2, True, 1), "no table without its evidence"
     status, shown, _ = cli(*command(small_suite, "--limit", 32))
     assert status == 0
-    assert "source on brightness, seed 0: predictions are missing or truncated, running it again" in shown
+    said = next(line for line in shown.splitlines() if line.startswith(f"WARNING {path}: "))
+    assert said.endswith(f": moved it to {path.parents[1] / 'damaged'}, running its cell again")
     assert "Reused 1 of 2 cells" in shown
     assert path.read_bytes() == whole
 
@@ -77,5 +80,5 @@ def test_a_record_of_another_version_is_neither_read_nor_moved(cli: Cli, small_s
     first.write_text('{"schema": 1}')
     status, _, err = cli(*words)
     assert (status, err.count("\n")) == (2, 1)
-    assert f"{first.name}: schema 1, expected" in err
+    assert f"{first.name}: written by another version of tta-bench (schema 1, here" in err
     assert first.exists()

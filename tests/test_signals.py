@@ -52,6 +52,27 @@ def test_a_signal_that_an_import_swallows_is_raised_again(monkeypatch: pytest.Mo
         signal.signal(number, before)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", ["argparse", "tta_bench.errors", "tta_bench.system", "tta_bench.cli.options"])
+def test_a_signal_while_the_command_line_is_imported_is_one_line(module: str, number: int) -> None:
+    words = [sys.executable, "-X", "importtime", "-m", "tta_bench", "list", "suites"]
+    # A job that a shell puts into the background ignores Ctrl-C, and so would the command that it starts.
+    heed = f"import os, signal; signal.signal({int(number)}, signal.SIG_DFL); os.execv({sys.executable!r}, {words!r})"
+    command = [sys.executable, "-c", heed]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any(line.split()[-1] == module for line in process.stderr)
+        process.send_signal(number)
+        said = [line for line in process.stderr if not line.startswith("import time:")]
+    assert (said, process.returncode in (130, 128 + number)) == (["tta-bench: interrupted\n"], True)
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import tta_bench; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"__future__", "tta_bench"}
+
+
 def test_a_long_import_is_not_waited_for(tmp_path: Path) -> None:
     """Nor interrupted, since torch's C++ code aborts at an exception: the process exits."""
     lines = ["import os, signal, time", "os.kill(os.getpid(), signal.SIGTERM)", "time.sleep(300)"]
@@ -95,4 +116,21 @@ def test_a_closed_pipe_is_no_failure(tmp_path: Path, words: list[str]) -> None:
         done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     finally:
         os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["suite", "schema"], ["list", "suites"]])
+def test_output_on_a_full_disk_is_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tta_bench", *words], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    said = "tta-bench: error: standard output cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+def test_a_process_without_standard_output_works() -> None:
+    command = f"exec {sys.executable} -m tta_bench suite schema >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -13,8 +13,9 @@ from tests.needed import needed
 from tests.small import model_for
 from tta_bench import build_method
 from tta_bench.data.images import ArrayImages, Joined
+from tta_bench.errors import UserError
 from tta_bench.registry import installed
-from tta_bench.streams.orders import DRAWS_PER_CLASS
+from tta_bench.streams.orders import DRAWS_PER_CLASS, one_after_the_other
 from tta_bench.streams.scenarios import RISE_AND_FALL, SCENARIOS, Gradual, Normal, scenario_of
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
@@ -154,3 +155,8 @@ def test_every_scenario_is_a_pure_function(scenario: str) -> None:
     tasks = ("fog", "snow") if SCENARIOS[scenario].joins_tasks else ("fog",)
     assert stream(scenario, tasks=tasks).digest == stream(scenario, tasks=tasks).digest
     assert stream(scenario, tasks=tasks).digest != stream(scenario, seed=1, tasks=tasks).digest
+
+
+def test_gradual_needs_the_same_images_at_each_severity() -> None:
+    with pytest.raises(UserError, match="the same images at each, and there are 10, 4, 10"):
+        one_after_the_other([10, 4, 10], ("names",), share=True)

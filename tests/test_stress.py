@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.conftest import Cli
-from tests.records import keep, make_record
+from tests.records import keep, make_failure, make_record
 from tests.works import CPU, requests
 from tta_bench import registry
 from tta_bench.measure import confidence
@@ -99,6 +99,7 @@ def test_confidence_measures() -> None:
     sure, right = np.array([0.9, 0.8, 0.6, 0.5]), np.array([True, False, True, False])
     probabilities = np.array([[0.9, 0.2], [0.1, 0.5], [0.0, 0.3]])  # of three classes for two images
     np.testing.assert_allclose(confidence.brier_scores(probabilities, np.array([0, 2])), [0.02, 0.04 + 0.25 + 0.49])
+    np.testing.assert_allclose(confidence.brier_scores(probabilities, np.array([3, 9])), [0.82, 0.38])  # none of them
     np.testing.assert_allclose(confidence.risk_coverage(sure, right), [0, 1 / 2, 1 / 3, 1 / 2])
     np.testing.assert_allclose(confidence.risk_coverage(sure[::-1], right[::-1]), [0, 1 / 2, 1 / 3, 1 / 2])
     mean, accuracy, images = confidence.reliability(sure, right, bins=2)
@@ -195,6 +196,14 @@ def test_orders_show_the_worst_and_mark_what_falls_below_source() -> None:
     assert rows["up"] == ["60.0", "0", "70.0", "90.0", "73.3", "0/3"]
     assert rows["down"] == ["40.0", "1", "60.0", "80.0", "60.0", "1/3 ⚠"]
     assert rows["source"][-1] == "–"
+
+
+def test_a_row_that_is_not_done_in_every_order_has_no_worst() -> None:
+    done = [make_record(name, seed=seed) for name in ("source", "tent") for seed in (0, 1)]
+    records = [*done, make_record("source", seed=2), make_failure("tent", "too slow", seed=2)]
+    rows = {label: [str(value) for value in values] for label, values in orders_table(compare(records)).rows}
+    assert rows["source"][0] == "50.0"
+    assert set(rows["tent"]) == {"–"}
 
 
 def test_criteria_choose_without_labels(tmp_path: Path) -> None:

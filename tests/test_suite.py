@@ -95,6 +95,15 @@ def test_settings_of_other_methods_exist(name: str) -> None:
         settings.check(method, registry.installed().load(method), rest)
 
 
+@pytest.mark.parametrize("name", [name for name in suite.names() if "in1k" in suite.load(name).model])
+def test_suites_of_imagenet_vits_have_the_settings_published_for_vits(name: str) -> None:
+    """A method's own defaults depend on the kind of model, but for CoTTA's, which are its authors' for a ResNet."""
+    found = suite.load(name)
+    if not found.name.startswith("ablation"):
+        assert found.settings("cotta") == {"lr": 0.002, "restore_probability": 0.0005}
+    assert found.settings("foa") == ({"fitness_lambda": 0.2} if name == "imagenet-r" else {})
+
+
 def test_unknown_suites_get_a_suggestion() -> None:
     with pytest.raises(UserError, match="unknown suite 'digits-c-6'; did you mean 'digits-c-"):
         suite.load("digits-c-6")

@@ -79,6 +79,10 @@ def test_the_packaged_sweeps_have_cells() -> None:
         assert len(specs(suite.load(name), Choices(tasks=("fog",)))) == 6 * count
 
 
+def test_a_stream_that_waits_can_be_asked_for() -> None:
+    assert len(specs(suite.load("digits-speed"), Choices(tasks=("fog",), waits=True))) == 6
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return make_speeds(tmp_path / "run")

@@ -19,8 +19,10 @@ from tta_bench.timing import baseline, output
 from tta_bench.timing.baseline import Baseline, Identity, Timing
 from tta_bench.timing.measure import FIRST_CHECK, Budget, Pair, Step, measure, noise
 from tta_bench.timing.ratio import LEVEL, estimate
-from tta_bench.timing.session import Result
+from tta_bench.timing.session import Result, compare_sides
+from tta_bench.timing.steps import Workload
 from tta_bench.timing.verdict import RatioGate, Verdict, exact_gate, missing, status
+from tta_bench.timing.workload import Prepared
 
 BATCHES = 4
 EQUAL = Ratio(1.0, 0.99, 1.01)
@@ -112,6 +114,45 @@ def test_who_goes_first_alternates() -> None:
     pair.run(2)
     pair.run(2)
     assert calls == ["b0", "a0", "a1", "b1", "a0", "b0", "b1", "a1"]
+
+
+class MadeSide:
+    """A revision on a simulated machine."""
+
+    def __init__(self, machine: Machine, **costs: float) -> None:
+        self.machine, self.costs = machine, costs
+
+    def step(self, label: str) -> Step:
+        return self.machine.step(self.costs[label])
+
+    twin = step
+
+    def counts(self, label: str) -> dict[str, int]:
+        return {"sample_forwards": 128, "sample_backwards": 0, "optimizer_steps": 0}
+
+
+def compare(old: dict[str, float], new: dict[str, float]) -> dict[str, str]:
+    """The verdict on each method of two revisions, side by side on one machine."""
+    machine, methods = Machine(0), ("source", "sar")
+    workload = Workload("m", 10, None, 32, "cpu", 1, {name: (name, {}) for name in methods}, [], [])
+    identity = Identity("s", "t", 32, BATCHES, 1, "cpu", methods, (), "w", "o", 128)
+    prepared = Prepared(workload, identity, {name: {} for name in methods}, None)  # type: ignore[arg-type]
+    sides = MadeSide(machine, **old), MadeSide(machine, **new)
+    result = compare_sides(*sides, prepared, 0.05, Budget(100, _counter()), lambda text: None)
+    return {verdict.method: verdict.outcome for verdict in result.verdicts}
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        ({"source": 1.0, "sar": 3.0}, {"source": "ok", "sar": "ok"}),
+        ({"source": 1.0, "sar": 3.9}, {"source": "ok", "sar": "slower"}),
+        ({"source": 1.3, "sar": 3.9}, {"source": "slower", "sar": "slower"}),
+        ({"source": 2.0, "sar": 6.0}, {"source": "slower", "sar": "slower"}),
+    ],
+)
+def test_a_slowdown_that_source_shares_is_caught_side_by_side(new: dict[str, float], expected: dict[str, str]) -> None:
+    assert compare({"source": 1.0, "sar": 3.0}, new) == expected
 
 
 def test_a_biased_machine_fails_nothing_within_its_bias() -> None:

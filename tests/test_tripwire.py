@@ -13,6 +13,7 @@ from tests import trees
 from tests.conftest import SMALL, Cli
 from tests.records import keep, make_record
 from tests.works import CPU, requests
+from tta_bench.errors import CellFailed
 from tta_bench.models import published
 from tta_bench.models.source import SourceModel
 from tta_bench.papers.answers import SourceRow, source_row
@@ -62,6 +63,25 @@ def test_a_run_warns_and_the_report_remembers(cli: Cli, tmp_path: Path, monkeypa
     assert "the paper reports 99.9 %" in " ".join(shown.split())
     _, reported, _ = cli("report", tmp_path / "run")
     assert "the paper reports 99.9 %" in " ".join(reported.split())
+
+
+@pytest.mark.parametrize("error", [CellFailed("out of memory"), RuntimeError("out of memory")])
+def test_a_source_that_fails_is_a_warning(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*given: object) -> None:
+        raise error
+
+    expecting(monkeypatch, contrast=99.9)
+    monkeypatch.setattr(tripwire, "run_at", fail)
+    (tmp_path / "small.yaml").write_text(SMALL + "paper: dpal\n")
+    command = ("--suite", tmp_path / "small.yaml", "--methods", "source", "--limit", 64, "--out", tmp_path / "run")
+    code, shown, _ = cli("run", *command)
+    said = " ".join(shown.split())
+    assert code == 0
+    assert "Source was not compared with what is published, it failed:" in said
+    assert "out of memory" in said
+    assert Store.open(tmp_path / "run").warnings() == {}, "it says nothing about the weights"
 
 
 def suspicious(

@@ -61,6 +61,14 @@ def test_tune_writes_what_run_takes(cli: Cli, tmp_path: Path) -> None:
     assert {record.cell.settings["lr"] for record in Store.open(run).records() if record.cell.method == "tent"} == {lr}
 
 
+def test_a_criterion_without_labels_scores_rows_in_bf16(cli: Cli, tmp_path: Path) -> None:
+    """Their labels in tables end with the mode."""
+    file = tmp_path / "chosen.yaml"
+    words = ("tune", "--method", "tent", "--limit", 32, "--tasks", "spatter", "--out", tmp_path / "t", "--amp", "bf16")
+    assert cli(*words, "--criterion", "entropy", "--grid", "lr=1e-4,1e-2", "--write", file)[0] == 0
+    assert all(trial.score is not None for trial in tuned.read(file)["tent"].tried)
+
+
 def test_trials_of_the_same_search_are_joined(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     tuned.add(file, "tent", found((0.1, 60.0), (0.2, 50.0)))

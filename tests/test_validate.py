@@ -151,6 +151,7 @@ def test_hostile_yaml_is_one_line(text: str, said: str) -> None:
         (b"\xff\xfe\xfd", "'utf-16-le' codec"),
         ("", "Expecting value"),
         ('{"a": NaN}', "NaN is not a JSON number"),
+        ('{"a": {"top1": 0.9, "b": 1, "top1": 0.1}}', "key 'top1' appears twice"),
     ],
 )
 def test_hostile_json_is_one_line(text: str | bytes, said: str) -> None:

@@ -112,24 +112,6 @@ def test_predict_changes_nothing_that_comes_later(name: str) -> None:
         assert torch.equal(asked.adapt(batch), expected)
 
 
-@every_method
-def test_bf16(name: str) -> None:
-    device = torch.device("cpu")
-    try:
-        precision.refuse_missing_bf16(device)
-    except UserError as error:
-        pytest.skip(str(error))
-    method, plain = built(name, small_vit()), built(name, small_vit())
-    for batch in stream(count=3, size=4):
-        with precision.autocast(device, "bf16"):
-            logits = method.adapt(batch)
-        assert logits.isfinite().all()
-        assert float((logits.float() - plain.adapt(batch)).abs().mean()) < 0.5
-    for key, tensor in method.adapted_parameters().items():
-        assert tensor.dtype in (torch.float32, torch.int64), key
-        assert tensor.isfinite().all(), key
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the compiler warns about its own future
 @every_method

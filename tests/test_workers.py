@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from benchmarks.torture import hostile
+from tests.records import make_record
 from tests.works import requests, works
 from tta_bench.errors import CellFailed
 from tta_bench.records.store import Store
 from tta_bench.runs import execute
+from tta_bench.runs.alarms import CellAlarm
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import SourceSeconds, run_at, run_left
 from tta_bench.runs.host import WorkHost, ignore
@@ -109,6 +111,52 @@ def test_the_default_limit_is_a_multiple_of_sources_time(small_suite: Path, tmp_
     assert {record.cell.method for record in records} == {"source", "tent"}
     assert [seconds.limit(record.cell) for record in records] == [600.0, 600.0], "at least ten minutes"
     assert SourceSeconds([]).limit(records[0].cell) is None
+
+
+class Broken(Watcher):
+    """Its progress bar, or its warnings, cannot be written."""
+
+    def __init__(self, on: str) -> None:
+        self.on = on
+
+    def on_batch(self, images: int, accuracy: float) -> None:
+        if self.on == "batch":
+            raise BrokenPipeError("my progress bar")
+
+    def on_warning(self, text: str) -> None:
+        raise BrokenPipeError("my progress bar")
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+@pytest.mark.parametrize("on", ["batch", "warning"])
+def test_an_error_of_the_watcher_is_not_the_methods(
+    small_suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str, in_process: bool
+) -> None:
+    store = Store.create(tmp_path / "run", "small")
+    asked = requests(small_suite, methods=("source", "tent"), limit=64, tasks=("contrast",))
+    place = Binder(replace(ISOLATED, in_process=in_process))
+    monkeypatch.setattr(CellAlarm, "_say_collapse", lambda alarm, found: alarm._watcher.on_warning("collapsed"))
+    with closing(place.workers), pytest.raises(BrokenPipeError, match="my progress bar"):
+        run_left(asked, place, store, Broken(on))
+    assert [record.status for record in store.records()] == ["done"] * (on == "warning"), "Source gives no warning"
+
+
+@pytest.mark.parametrize(
+    ("method", "times"), [("tent", 50), ("foa", 300), ("cotta", 400), ("memo", 2000), ("dda", 150_000)]
+)
+def test_an_expensive_method_may_take_longer(method: str, times: float) -> None:
+    source = make_record("source")
+    seconds = SourceSeconds([replace(source, seconds={"adapt": 90.0, "load": 10.0})])
+    assert seconds.limit(make_record(method).cell) == 100 * times
+
+
+def test_a_batch_may_take_its_share_of_the_cells_limit(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "PATIENCE", 0.01)
+    (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
+    place = Binder(ISOLATED)
+    with closing(place.workers):
+        record, _ = run_at(work, place, time_limit=300.0)
+    assert record.status == "done"
 
 
 def test_a_damaged_message_is_a_failure_of_the_cell(small_suite: Path) -> None:

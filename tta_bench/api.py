@@ -7,6 +7,7 @@ results.compare("source", "tent")
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -86,7 +87,7 @@ def run(
         methods=labels,
         tasks=tuple(tasks),
         model=model,
-        seeds=tuple(seeds),
+        seeds=_whole_numbers(seeds),
         scenario=scenario_of(scenario) if isinstance(scenario, str) else scenario,
         limit=limit,
         batch_size=batch_size,
@@ -105,6 +106,14 @@ def run(
         ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh, check=session.check)
         records, lost = session.run(ready, watcher or Watcher())
         return Results(ready.store, records, [str(cell) for cell in lost])
+
+
+def _whole_numbers(seeds: Iterable[int]) -> tuple[int, ...]:
+    """Seeds as plain numbers, also from an array."""
+    try:
+        return tuple(map(operator.index, seeds))
+    except TypeError as error:
+        raise UserError(f"seeds: expected whole numbers, as in seeds=[0, 1], got {seeds!r}") from error
 
 
 class Results:

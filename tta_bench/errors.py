@@ -51,9 +51,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"{hint} (known: {', '.join(choices) or 'none'})"
 
 
-def some(names: Sequence[str], most: int = 3) -> str:
+def some(names: Sequence[str], most: int = 3, separator: str = ", ") -> str:
     """The first names of a list, and how many more there are."""
-    shown = ", ".join(names[:most])
+    shown = separator.join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
 

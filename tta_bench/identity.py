@@ -11,6 +11,7 @@ import ast
 import hashlib
 import importlib.util
 import inspect
+import sys
 import textwrap
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -52,6 +53,9 @@ SHAPES_NOTHING = frozenset(
     }
 )
 
+# Attributes of a method that say only how long to wait for it.
+LIMITS = frozenset({"slower_than_source"})
+
 
 @cache
 def code_hash(module: str, packages: frozenset[str] = frozenset()) -> str:
@@ -63,23 +67,59 @@ def code_hash(module: str, packages: frozenset[str] = frozenset()) -> str:
     return _hash_modules(_closure(module, packages | {module.partition(".")[0]}))
 
 
+def loaded_hash(module: str, packages: frozenset[str] = frozenset()) -> str:
+    """`code_hash` of a module that is imported: taken again when it, or a module that it uses, was reloaded.
+
+    Not whenever the file changes: without a reload, the old code is what runs.
+    """
+    specs, found = _loaded.get((module, packages), ({}, ""))
+    if not specs or any(_spec(name) is not spec for name, spec in specs.items()):
+        roots = packages | {module.partition(".")[0]}
+        specs = {name: _spec(name) for name in list(sys.modules) if name.partition(".")[0] in roots}
+        found = code_hash.__wrapped__(module, packages)
+        _loaded[module, packages] = specs, found
+    return found
+
+
+_loaded: dict[tuple[str, frozenset[str]], tuple[dict[str, object], str]] = {}
+
+
+def _spec(module: str) -> object:
+    """Another object after each reload."""
+    return getattr(sys.modules.get(module), "__spec__", None)
+
+
 @cache
 def harness_hash() -> str:
     """A hash over the code that every method runs through: editing it may change any result."""
     return _hash_modules({f"{OWN}.{name}" for name in HARNESS})
 
 
-def class_hash(cls: type) -> str:
-    """A hash over a class of a script or a notebook, without what it uses beside it.
+def class_hash(cls: type, packages: frozenset[str] = frozenset()) -> str:
+    """A hash over a class of a script or a notebook and its bases, without what it uses beside them.
 
     A notebook keeps no source: then bytecode counts, and with it the version of Python.
     """
+    own = [part for part in cls.__mro__ if part.__module__ == cls.__module__]
     try:
-        text = syntax(textwrap.dedent(inspect.getsource(cls)))
+        texts = [syntax(textwrap.dedent(inspect.getsource(part))) for part in own]
     except (OSError, TypeError, SyntaxError):
-        own = [part for part in cls.__mro__ if part.__module__ == cls.__module__]
-        text = repr([sorted(_members(part)) for part in own])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+        texts = [repr([sorted(_members(part)) for part in own])]
+    texts += [loaded_hash(module, packages) for module in base_modules(cls)]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def base_modules(cls: type) -> list[str]:
+    """The other modules that a class inherits from, without those of Python, torch and tta-bench."""
+    known = {*sys.stdlib_module_names, "torch", OWN}
+    found = dict.fromkeys(part.__module__ for part in cls.__mro__ if part.__module__ != cls.__module__)
+    return [module for module in found if module.partition(".")[0] not in known]
+
+
+def is_outdated(cls: type) -> bool:
+    """Whether the module of a class was reloaded and now has another class of this name."""
+    now = getattr(sys.modules.get(cls.__module__), cls.__qualname__, cls)
+    return isinstance(now, type) and now is not cls and dict(_members(now)) != dict(_members(cls))
 
 
 def _members(cls: type) -> Iterator[tuple[str, str]]:
@@ -173,11 +213,21 @@ def _for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
+def _is_limit(*targets: ast.expr) -> bool:
+    return all(isinstance(target, ast.Name) and target.id in LIMITS for target in targets)
+
+
 class _RemoveProse(ast.NodeTransformer):
-    """Removes docstrings, annotations of functions, error messages, and the folders of own modules."""
+    """Removes docstrings, annotations of functions, error messages, time limits, and the folders of own modules."""
 
     def __init__(self, packages: Collection[str]) -> None:
         self.packages = packages
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        return None if _is_limit(*node.targets) else self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        return None if _is_limit(node.target) else self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         if isinstance(node.exc, ast.Call):

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -58,11 +59,22 @@ class Method(ABC):
     computes_besides: ClassVar[str] = ""
     """What `adapt` computes outside the given model if that may cost as much as a pass, as "a diffusion model"."""
 
+    slower_than_source: ClassVar[float] = 50.0
+    """How many times as long as Source a cell may take before it is stopped: far more than it should need."""
+
     score_point: ScorePoint = "pre-update"
     """Which weights computed the logits that `adapt` returns."""
 
     resets: int = 0
     """How often the method's own recovery scheme has returned to the source weights."""
+
+    prepare_uses_seed: ClassVar[bool] = True
+    """Whether what `prepare` learns depends on the setting `seed`; if not, it is learned once for all seeds."""
+
+    @classmethod
+    def files(cls, settings: Mapping[str, Any]) -> list[Path]:
+        """Files and folders named by settings whose content changes results, and so belongs to their identity."""
+        return []
 
     def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:
         self.model = model

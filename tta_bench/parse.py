@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -35,12 +36,17 @@ def from_yaml(text: str, where: str) -> Any:
 
 
 def from_json(text: str | bytes, where: str) -> Any:
-    """Parse JSON text; `where` names it in errors."""
+    """Parse JSON text; `where` names it in errors. Keys must be unique: a reader would see one value, we another."""
     try:
         raw = text if isinstance(text, bytes) else text.encode()
         nines = raw.translate(AS_NINES)
         is_large = MANY_DIGITS in nines or LARGE_EXPONENT.search(nines)
-        content = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite if is_large else None)
+        content = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite if is_large else None,
+            object_pairs_hook=_once_each,
+        )
         if HALF_A_CHARACTER.search(raw):
             json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -62,6 +68,14 @@ def _finite(text: str) -> float:
     if value - value:  # infinite: inf - inf is NaN, which is true
         raise ValueError(f"{text[:30]} is too large")
     return value
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"key '{twice[:100]}' appears twice")
+    return found
 
 
 def _refuse_constant(name: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench import declared, plugins, settings
 from tta_bench.errors import MissingPackage, UserError, needs_packages
-from tta_bench.identity import class_hash, code_hash, source_file
+from tta_bench.identity import base_modules, class_hash, code_hash, is_outdated, loaded_hash, source_file
 from tta_bench.plugins import NAME, Group
 
 if TYPE_CHECKING:
@@ -44,7 +44,14 @@ class Registry(Group):
             return code_hash(self.entry(name).module, self.packages())
         cls = self.given[name]
         in_file = cls.__module__ != "__main__" and source_file(cls.__module__) is not None
-        return code_hash(cls.__module__, self.packages()) if in_file else class_hash(cls)
+        if not in_file:
+            return class_hash(cls, self.packages())
+        if is_outdated(cls):
+            raise UserError(
+                f"method '{name}': {cls.__module__} was reloaded since: import {cls.__name__} from it again"
+            )
+        roots = self.packages() | {module.partition(".")[0] for module in base_modules(cls)}
+        return loaded_hash(cls.__module__, roots)
 
     def load(self, name: str) -> type[Method]:
         """Import the class behind a name; any exception becomes a one-line UserError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,20 @@ def resolve(cls: type[Method], given: Mapping[str, Any], seed: int) -> Settings:
     resolved = {**defaults(cls), **given}
     if "seed" in resolved and "seed" not in given:
         resolved["seed"] = seed
-    return plain(resolved)
+    return storable(f"method '{cls.__name__}'", resolved)
+
+
+def storable(owner: str, values: Mapping[str, Any]) -> Settings:
+    """Settings as a record holds them; UserError for a value that JSON has no word for, such as infinity."""
+    found = plain(values)
+    for key, value in found.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"{owner}: {key} is {value!r}, which a record cannot hold: expected finite numbers, text or lists"
+            ) from error
+    return found
 
 
 def plain(values: Mapping[str, Any]) -> Settings:
@@ -58,5 +72,5 @@ def value(text: str) -> Any:
         return words[text.lower()]
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -189,6 +190,8 @@ def _parts(hint: Any, content: object, where: str) -> Iterator[tuple[Any, object
 
 
 def _plain(hint: Any, value: Any, where: str) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):  # JSON, and with it a record, has neither inf nor nan
+        raise UserError(f"{where}: expected {words(hint)}, got {shown(value)}")
     try:
         return read(hint, value, where)
     except TypeError:  # msgspec does not know this kind of annotation

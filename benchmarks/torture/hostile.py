@@ -53,7 +53,7 @@ def run(
     environment.pop("TTA_BENCH_IN_PROCESS", None)
     words = ["run", "--suite", file, "--limit", limit, "--out", folder / "run", "--time-limit", time_limit]
     done = subprocess.run(
-        [sys.executable, "-m", "tta_bench.cli.main", *map(str, words)], capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "tta_bench", *map(str, words)], capture_output=True, text=True, env=environment
     )
     if "Traceback" in done.stderr or done.returncode not in (0, 1):
         raise RuntimeError(f"the run itself failed with status {done.returncode}: {done.stdout}{done.stderr}")

@@ -50,7 +50,7 @@ class Scene:
         environment.pop("TTA_BENCH_IN_PROCESS", None)
         to: Any = subprocess.PIPE if pipe else subprocess.DEVNULL
         return subprocess.Popen(
-            [sys.executable, "-m", "tta_bench.cli.main", *self.words(out), *(["--in-process"] if in_process else [])],
+            [sys.executable, "-m", "tta_bench", *self.words(out), *(["--in-process"] if in_process else [])],
             stdout=to,
             stderr=to,
             text=True,

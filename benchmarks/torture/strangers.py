@@ -58,7 +58,7 @@ def read_all(home: Path) -> dict[str, Any]:
 
 def run(words: list[str]) -> tuple[str | None, int]:
     """Run a command; what it showed, None if it hung, and the most memory that it used, in megabytes."""
-    command = [sys.executable, "-m", "tta_bench.cli.main", *words]
+    command = [sys.executable, "-m", "tta_bench", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     deadline = time.monotonic() + LONGEST

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
     built = build(args.board or BOARD, args.out, args.title)
     options.console().print(
-        f"{built.submissions} submissions on {built.suites} suites: {built.pages} pages, "
+        f"{built.submissions} submissions on {built.suites} suite{'s' * (built.suites != 1)}: {built.pages} pages, "
         f"the largest {built.largest / 1000:,.0f} kB. Open {args.out / 'index.html'}",
         soft_wrap=True,
     )

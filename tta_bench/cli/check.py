@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from tta_bench.cli import options
+from tta_bench.cli import clock, options
 from tta_bench.system import in_background, without_collector
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
     console = options.console()
     chosen = suite.load(args.suite)
-    choices = options.choices(args, chosen)  # a typo is reported before torch is imported
+    choices = clock.timed(chosen, options.choices(args, chosen), args)  # a typo is reported before torch is imported
     if args.contract:
         return _check_promises(chosen, choices, console)
     site = options.site(args)

@@ -26,7 +26,7 @@ def timed(suite: Suite, choices: Choices, args: argparse.Namespace) -> Choices:
     if clock != COUNTS and args.backward_cost is not None:
         raise UserError("--backward-cost requires --clock counts: a timing record has measured costs")
     if not speed:
-        return choices
+        return replace(choices, waits=speed is not None)
     backward = BACKWARD if args.backward_cost is None else args.backward_cost
     live = Live(speed, args.busy or "stale", backward=backward)
     if clock == COUNTS:

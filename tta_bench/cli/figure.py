@@ -36,7 +36,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verb.add_argument("dir", type=Path, metavar="DIR", help="run folder or inspection folder")
+    verb.add_argument("dir", metavar="DIR", help="run folder, packed run or the web address of one; inspection folder")
     verb.add_argument("kind", choices=(*FROM_RUNS, *FROM_INSPECTIONS), metavar="KIND", help="see below")
     verb.add_argument(
         "--out", type=Path, metavar="FILE", help="output file; a suffix sets the format (default: DIR/figures/KIND)"
@@ -56,14 +56,19 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from tta_bench.errors import UserError
     from tta_bench.figures import kinds, style
     from tta_bench.files import folder_below
+    from tta_bench.packed.places import is_folder, run_folder
 
+    if not args.out and not is_folder(args.dir):
+        raise UserError("a packed run: pass --out FILE for the figure")
     wanted = ("tasks", "methods", "cost", "setting", "block", "where")
     given = {name: getattr(args, name) for name in wanted if getattr(args, name) is not None}
-    stem, chosen = place(args.out or folder_below(args.dir, "figures") / args.kind, args.format)
+    folder = run_folder(args.dir)
+    stem, chosen = place(args.out or folder_below(folder, "figures") / args.kind, args.format)
     with style.house_style():
-        found, figure = kinds.make(args.kind, args.dir, given)
+        found, figure = kinds.make(args.kind, folder, given)
         files = style.save(figure, stem, chosen)
     console = options.console()
     for note in found.notes:

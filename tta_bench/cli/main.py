@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import tta_bench
@@ -27,7 +28,7 @@ examples:
   tta-bench figure results/runs/demo pareto                      plot accuracy against cost
   tta-bench inspect --method dpal --tasks fog,contrast           record attention and features for figures
 
-exit status: 0 success, 1 a cell or a check failed, 2 invalid input or unusable files, 130 interrupted
+exit status: 0 success, 1 a cell failed, 2 invalid input, unusable files or a failed check, 130 interrupted
 """
 
 
@@ -112,6 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # OpenMP's threads wait by spinning, for so long that two busy processes on one machine crawl. A short spin is as
     # quick on an idle machine and harmless on a busy one. Read when torch is imported; a user's own value is kept.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    _replace_closed()
     for channel in (sys.stdout, sys.stderr):
         if isinstance(channel, io.TextIOWrapper):
             channel.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
@@ -132,9 +134,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(INTERRUPTED, file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python flushes what is left
+        _drop_output()
         return 1 if verb == "run" else 0  # a run that was cut short is no success
+    except OSError as error:
+        if not _drop_output():
+            raise
+        kept = ": finished cells are kept, the same command goes on" if verb == "run" else ""
+        print(f"tta-bench: error: standard output cannot be written ({error.strerror}){kept}", file=sys.stderr)
+        return 2
     return result
+
+
+def _replace_closed() -> None:
+    """Give a process that a daemon started without standard output or error one that nobody reads."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 (open until the end)
+
+
+def _drop_output() -> bool:
+    """Whether standard output cannot be written; what is left to write when Python ends then goes nowhere."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")  # a failed write leaves nothing that a flush would try again
+    except io.UnsupportedOperation:  # no file at all
+        return False
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 if __name__ == "__main__":

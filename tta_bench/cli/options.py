@@ -47,7 +47,7 @@ def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, me
             how.add_argument(f"--{f.name}", help=text.replace("%", "%%"), **_reading(f))
     how.add_argument("--limit", type=positive, metavar="N", help=_LIMIT)
     how.add_argument("--batch-size", type=positive, metavar="N", help="images per batch (default: the suite's)")
-    how.add_argument("--stream-speed", type=speed, default=0.0, metavar="SPEED", help=_STREAM_SPEED)
+    how.add_argument("--stream-speed", type=speed, metavar="SPEED", help=_STREAM_SPEED)
     how.add_argument("--clock", metavar="counts|FILE", help=_CLOCK)
     how.add_argument("--busy", choices=BUSY, help=_BUSY)
     how.add_argument("--backward-cost", type=speed, metavar="NUMBER", help=_BACKWARD)
@@ -80,7 +80,10 @@ def add_data_root(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--data-root", type=Path, metavar="DIR", default=default, help=_DATA_ROOT)
 
 
-_TIME_LIMIT = "longest time for one cell, as 90s, 30m or 2h (default: 50 times Source's, at least 10 minutes)"
+_TIME_LIMIT = (
+    "longest time for one cell, as 90s, 30m or 2h "
+    "(default: 50 times Source's, at least 10 minutes; more for expensive methods)"
+)
 _IN_PROCESS = "adapt in this process instead of a worker: for debuggers, without isolation (or $TTA_BENCH_IN_PROCESS)"
 _DATA_ROOT = "folder that holds the datasets (default: %(default)s; $TTA_BENCH_DATA changes it)"
 _STREAM_SPEED = (

@@ -100,21 +100,23 @@ class RunWatcher(Watcher):
         self.reused = 0
         self.caching = Lines(console)
         self.waits = False
+        self.queued = 0
 
     def on_cache(self, name: str, done: int, total: int) -> None:
         self.caching.update(f"caching {name}", done, total)
-
-    def on_damage(self, spec: CellSpec) -> None:
-        name = f"{spec.label} on {spec.name}, seed {spec.seed}"
-        self.console.print(f"{name}: predictions are missing or truncated, running it again")
 
     def on_wait(self, cells: int) -> None:
         if not self.waits:
             self.waits = True
             self.console.print(f"Waiting for {cells} cells that other processes are running")
 
+    def on_queue(self, workers: int) -> None:
+        if workers and not self.queued:
+            self.console.print(_queued(workers))
+        self.queued = workers
+
     def on_warning(self, text: str) -> None:
-        self.console.print(f"WARNING {text}", style="bold red")
+        self.console.print(f"WARNING {text}", style="bold red", soft_wrap=True)
 
     def on_record(self, record: Record, is_new: bool) -> None:
         self.finished += record.status == "done"
@@ -204,6 +206,9 @@ class LiveWatcher(RunWatcher):
             self.shown = time.monotonic()
             self.bars.update(self.one, completed=images, note=f"{100 * accuracy:.1f} %")
 
+    def on_queue(self, workers: int) -> None:
+        self.bars.update(self.all, note=_queued(workers) if workers else "")
+
     def on_record(self, record: Record, is_new: bool) -> None:
         super().on_record(record, is_new)
         if record.status == "done":
@@ -232,6 +237,10 @@ def watch(cells: int, console: Console) -> Iterator[RunWatcher]:
     watcher = LiveWatcher(cells, console)
     with watcher.live:
         yield watcher
+
+
+def _queued(workers: int) -> str:
+    return f"{workers} worker{'s'[: workers != 1]} queued"  # short: it stands beside a bar
 
 
 def _line(record: Record) -> str:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.cancel:
         for job in active:
             cancel(job.job)
-        console.print(f"Cancelled {len(active)} jobs.")
+        console.print(f"Cancelled {len(active)} job{'s'[: len(active) != 1]}.")
     return 0
 
 
@@ -56,6 +56,8 @@ def _show(job: JobStatus, console: Console) -> None:
     )
     for worker in job.workers:
         console.print(f"  worker {worker.name:<4} {worker.host or '-':<16} {_doing(worker)}", soft_wrap=True)
+    if job.waiting and not job.is_active:
+        console.print("  No worker is left for waiting cells: the same `tta-bench run` goes on with them.")
 
 
 def _doing(worker: WorkerStatus) -> str:
@@ -63,7 +65,8 @@ def _doing(worker: WorkerStatus) -> str:
         spec, of = worker.spec, f" of {worker.of:,}" if worker.of else ""
         accuracy = f", {100 * worker.accuracy:.1f} %" if worker.images else ""
         return f"{spec.label} on {spec.name}, seed {spec.seed}: {worker.images:,}{of} images{accuracy}"
-    return f"{worker.state}, {worker.done} cells done{f' ({worker.reason})' if worker.reason else ''}"
+    done = f"{worker.done} cell{'s'[: worker.done != 1]} done"
+    return f"{worker.state}, {done}{f' ({worker.reason})' if worker.reason else ''}"
 
 
 def _duration(seconds: float) -> str:

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     found = compare([runs.known(record) for record in records])
     render.show(by_average(accuracy_table(found)), console)
     render.show(criteria.choice_table(found, runs), console)
-    scores = {row.label: criteria.score(row, runs, args.criterion) for row in found.rows if row.done}
+    scores = {row.first.label: criteria.score(row, runs, args.criterion) for row in found.rows if row.done}
     tried = trials(asked, chosen, records, {} if args.criterion == "accuracy" else scores)
     _write(args.write or store.folder / "settings.yaml", args, tried, chosen, choices, console)
     return 1 if any(record.status != "done" for record in records) else 0

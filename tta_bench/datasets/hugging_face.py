@@ -108,6 +108,9 @@ class HuggingFace(OnDisk):
         _require_column(self._home(), rows, self.label)
         values, kind = rows[self.label], rows.features[self.label]
         if hasattr(kind, "names"):
+            hidden = sum(value is None or value < 0 for value in values)  # as test sets are published
+            if hidden:
+                raise UserError(f"{self._home()}: {hidden:,} of {len(values):,} images have no label in '{self.label}'")
             return list(kind.names), np.asarray(values, np.int64)
         if values and all(isinstance(value, int) and value >= 0 for value in values):
             return [str(number) for number in range(max(values) + 1)], np.asarray(values, np.int64)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.datasets.corruption_tree import CorruptionTree
 from tta_bench.datasets.listing import Classes, complaint
+from tta_bench.errors import UserError
 
 CLASSES = 200
 
@@ -37,4 +38,6 @@ class TinyImageNetC(CorruptionTree):
 
     def ranks(self, where: Path, task: str, found: Classes) -> Mapping[str, int]:
         self.refuse_partial(where, complaint(found, self.published(task), even=True))
+        if len(found) != CLASSES:  # a label is the place among all of them
+            raise UserError(f"{where}: {len(found)} classes, expected {CLASSES} (with allow_partial, too)")
         return {name: rank for rank, name in enumerate(sorted(found))}

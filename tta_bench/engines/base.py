@@ -69,6 +69,9 @@ class Engine(ABC):
     def cancel(self, job: JobFolder) -> None:
         """End a job's workers; they drop their current cell."""
 
+    def withdraw(self, job: JobFolder) -> None:
+        """Nothing is left to do: take workers back that have not started yet."""
+
     def finish(self) -> None:
         """All cells are done: wait for workers that are about to end, if that is quick."""
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tta_bench.engines.base import ENDED, UNKNOWN, Engine
+from tta_bench.engines.base import WAITING, Engine
 from tta_bench.engines.job import Job, JobFolder
 from tta_bench.engines.journal import FINISHED, REFUSED, Life
 from tta_bench.engines.tickets import Hints, tickets
+from tta_bench.engines.watched import CANCELLED, Announced, Lost, Worker, is_dead, running
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -22,29 +24,9 @@ from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec
 
-SILENT = 300.0  # seconds after which a worker that the engine knows nothing about counts as dead
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A cell that no worker could finish."""
-
-    spec: CellSpec
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.spec.label} on {self.spec.name}, seed {self.spec.seed}: lost: {self.reason}"
-
-
-@dataclass
-class Worker:
-    """One worker of a watched job."""
-
-    job: JobFolder
-    index: int
-    life: Life
-    watcher: Watcher
-    is_over: bool = False
+AGAIN = 10.0  # seconds until a scheduler that has refused replacements is asked again
+PATIENCE = 600.0  # seconds to go on asking it when no worker is left
+LATE = 60.0  # seconds after which a record that was announced counts as gone
 
 
 @dataclass
@@ -62,14 +44,19 @@ class Coordinator:
     ask: float = 2.0  # seconds between questions to the engine, which may be slow to answer
     workers: list[Worker] = field(default_factory=list)
     ended: dict[str, Record] = field(default_factory=dict)  # records of finished and failed cells, by spec
-    tries: Counter[str] = field(default_factory=Counter)  # workers that ended in the middle of a cell, by spec
+    tries: Counter[str] = field(default_factory=Counter)  # how often a cell was given out in vain, by spec
     reasons: dict[str, str] = field(default_factory=dict)  # why a cell was not finished, by spec
     refused: set[str] = field(default_factory=set)  # specs that no worker may run
     due: int = 0  # workers to replace
     barren: int = 0  # workers that died one after the other without finishing a cell
+    is_cancelled: bool = False  # by `tta-bench status --cancel`
     _requests: dict[str, CellSpec] = field(default_factory=dict)
-    _written: dict[str, tuple[str, bool]] = field(default_factory=dict)  # slugs of records that are not read yet
+    _written: dict[str, Announced] = field(default_factory=dict)  # records that are not read yet, by spec
+    _mistaken: set[str] = field(default_factory=set)  # names of jobs that have announced a record which is gone
+    _submitted: set[str] = field(default_factory=set)  # names of our own jobs
     _asked: float = 0.0
+    _refused_since: float | None = None  # when the scheduler first refused replacements
+    _next_try: float = 0.0
 
     def run(self, requests: Sequence[CellSpec]) -> tuple[dict[str, Record], list[Lost]]:
         """Run requests to the end; returns records by the digest of their spec, and what was lost."""
@@ -85,6 +72,7 @@ class Coordinator:
                     break
                 time.sleep(self.poll)
                 self.follow()
+            self._withdraw()
         except BaseException:
             self.cancel()
             raise
@@ -113,6 +101,7 @@ class Coordinator:
         """Read what workers have written since the last time, and notice those that have ended."""
         is_time = time.monotonic() - self._asked >= self.ask
         states: dict[str, list[str]] = {}
+        queued = 0
         for worker in self.workers:
             if worker.is_over:
                 continue
@@ -122,33 +111,67 @@ class Coordinator:
             # Asked before the journal is read: what a worker that has ended wrote last is then in it.
             for line in worker.life.follow():
                 self._take(worker, line)
-            if worker.life.exit or (state and _is_dead(state[worker.index], worker.life)):
+            if worker.life.exit or (state and is_dead(state[worker.index], worker.life)):
                 self._end(worker)
+            elif state and state[worker.index] == WAITING:
+                queued += 1
         if is_time:
             self._asked = time.monotonic()
+            self.watcher.on_queue(queued)
         self._read_records()
 
     def cancel(self) -> None:
         """End the jobs that still run."""
         for name in {worker.job.name for worker in self.workers if not worker.is_over}:
-            self.engine.cancel(JobFolder(self.store, name))
+            try:
+                self.engine.cancel(JobFolder(self.store, name))
+            except UserError as error:  # why we cancel matters more
+                self.watcher.on_warning(f"job {name} may still run: {error}")
+
+    def _withdraw(self) -> None:
+        """Take back our own workers that wait. Another command may need those of an earlier job."""
+        for name in {worker.job.name for worker in self.workers if not worker.is_over} & self._submitted:
+            with suppress(UserError):  # then they start later, and end at once
+                self.engine.withdraw(JobFolder(self.store, name))
 
     def _give_out(self) -> bool:
         """Submit what is left, if workers have died or there are none; False if that is hopeless."""
         alive = sum(not worker.is_over for worker in self.workers)
         if self._written:
             return True
-        if self.barren > self.retries * self.engine.jobs or not self.engine.starts_workers:
+        if self._is_hopeless():
             return alive > 0
         left = self.left()
         if not alive:
-            if self._run_elsewhere(left):
-                return True
-            self._submit(left, self.engine.jobs)
+            if not self._run_elsewhere(left):
+                self._start(left, self.engine.jobs)
         elif self.due:
-            self._submit(left, self.due)
-        self.due = 0
+            self._start(left, self.due)
         return True
+
+    def _is_hopeless(self) -> bool:
+        """Whether new workers would be no use: the last ones all died at once, or somebody has cancelled them."""
+        return self.is_cancelled or not self.engine.starts_workers or self.barren > self.retries * self.engine.jobs
+
+    def _start(self, requests: Sequence[CellSpec], workers: int) -> None:
+        """Submit a job. A scheduler that refuses replacements may be down or full: it is asked again for a while."""
+        if not self.workers:
+            self._submit(requests, workers)
+            return
+        now = time.monotonic()
+        if self._refused_since is not None and now < self._next_try:
+            return
+        try:
+            self._submit(requests, workers)
+        except UserError as error:
+            if self._refused_since is None:
+                self._refused_since = now
+                self.watcher.on_warning(f"a worker cannot be replaced yet: {error}")
+            elif now - self._refused_since > PATIENCE and all(worker.is_over for worker in self.workers):
+                raise
+            self._next_try = time.monotonic() + AGAIN
+        else:
+            self._refused_since, self.due = None, 0
 
     def _submit(self, requests: Sequence[CellSpec], workers: int) -> JobFolder:
         workers = min(workers, len(requests))
@@ -158,12 +181,17 @@ class Coordinator:
             workers=workers,
             site=self.site.to_json(),
             tickets=tuple(made),
-            beside=tuple(dict.fromkeys(worker.job.name for worker in self.workers)),
+            beside=tuple(dict.fromkeys(w.job.name for w in self.workers if w.job.name not in self._mistaken)),
             in_seconds=in_seconds,
             warns=not self.workers,
         )
         job = JobFolder.create(self.store, content)
-        job.keep_handle(content, self.engine.submit(job, workers))
+        try:
+            job.keep_handle(content, self.engine.submit(job, workers))
+        except BaseException:  # a worker that has started in spite of it finds no job, and ends
+            job.remove()
+            raise
+        self._submitted.add(job.name)
         self._watch(job, workers)
         return job
 
@@ -185,24 +213,32 @@ class Coordinator:
                 worker.watcher.on_batch(worker.life.images, worker.life.accuracy)
             case "warning":
                 self.watcher.on_warning(str(line["text"]))
-            case "damage" if spec is not None:
-                self.watcher.on_damage(spec)
             case "refuse":
                 self.reasons[digest] = str(line["line"])
             case "end":
-                self._written[digest] = str(line["slug"]), bool(line["new"])
+                self._written[digest] = Announced(str(line["slug"]), bool(line["new"]))
                 self.barren = 0
 
     def _read_records(self) -> None:
-        """Read the records that workers have announced; on a network disk, a file may appear later than its name."""
-        for digest, (slug, is_new) in list(self._written.items()):
-            record = self.store.find_slug(slug)
-            if record is None:
+        """Read the records that workers have announced; on a network disk, a file may appear later than its name.
+
+        One that does not appear at all was moved or deleted since: its cell is given out again.
+        """
+        for digest, announced in list(self._written.items()):
+            record = self.store.find_slug(announced.slug)
+            is_gone = record is None and time.monotonic() - announced.at > LATE
+            if record is None and not is_gone:
                 continue
             del self._written[digest]
-            if digest in self._requests and digest not in self.ended:
-                self.ended[digest] = record
-                self.watcher.on_record(replace(record, label=self._requests[digest].label), is_new)
+            if digest not in self._requests or digest in self.ended:
+                continue
+            if record is None:
+                self._mistaken |= {worker.job.name for worker in self.workers if digest in worker.life.ended}
+                self.tries[digest] += 1
+                self.reasons[digest] = f"its record {announced.slug} was written, but is not there"
+                continue
+            self.ended[digest] = record
+            self.watcher.on_record(replace(record, label=self._requests[digest].label), announced.is_new)
 
     def _end(self, worker: Worker) -> None:
         """Take note of a worker that has ended, and of the cell that it left unfinished."""
@@ -218,15 +254,20 @@ class Coordinator:
             self.barren += 1
             self.reasons |= {digest: line for digest in self._requests if digest not in self.reasons}
             return
+        if worker.job.is_cancelled:
+            self.is_cancelled = True
+            self.reasons |= dict.fromkeys(self._requests, CANCELLED)
+            return
         last = worker.job.last_lines(worker.index)
         what = f"{name} {life.exit or 'died'}{f': {last}' if last else ''}"
         self.due += 1
         self.barren += not life.ended
-        if not life.exit:
+        if not life.exit or life.spec:
             self.watcher.on_warning(what)
         if life.spec:
             self.tries[life.spec] += 1
-            self.reasons[life.spec] = f"{what} (tried {self.tries[life.spec]} times)"
+            tries = self.tries[life.spec]
+            self.reasons[life.spec] = f"{what} (tried {'once' if tries == 1 else f'{tries} times'})"
         elif not life.ended:
             self.reasons = dict.fromkeys(self._requests, what) | self.reasons
 
@@ -244,18 +285,8 @@ class Coordinator:
             if not slug:
                 return False
             if self.store.find_slug(slug) is not None:
-                self._written[spec.digest] = slug, False
+                self._written[spec.digest] = Announced(slug, is_new=False)
             elif not self.store.is_claimed(key):
                 return False
         self.watcher.on_wait(len(left))
         return True
-
-
-def running(store: Store, name: str, engine: Engine) -> list[JobFolder]:
-    """The jobs of an engine in a folder that have not ended."""
-    jobs = [job for job in JobFolder.all(store) if job.handle["engine"] == name]
-    return [job for job in jobs if any(state != ENDED for state in engine.state(job))]
-
-
-def _is_dead(state: str, life: Life) -> bool:
-    return state == ENDED or (state == UNKNOWN and bool(life.at) and time.time() - life.at > SILENT)

@@ -2,6 +2,7 @@
 
 <folder>/jobs/<job>/job.json       the cells, in the order in which workers take them; written once
 <folder>/jobs/<job>/handle.json    how the engine finds the job's workers
+<folder>/jobs/<job>/cancelled      there if somebody has cancelled the job
 <folder>/jobs/<job>/<index>.jsonl  the journal of one worker (journal.py)
 <folder>/jobs/<job>/<index>.log    what it printed
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -116,6 +118,18 @@ class JobFolder:
     def keep_handle(self, job: Job, handle: dict[str, Any]) -> None:
         content = {**handle, "engine": job.engine, "workers": job.workers, "device": job.site["device"]}
         write_whole(self.path / "handle.json", json.dumps(content).encode())
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody has ended the job on purpose: its workers are not replaced."""
+        return (self.path / "cancelled").exists()
+
+    def note_cancelled(self) -> None:
+        (self.path / "cancelled").touch()
+
+    def remove(self) -> None:
+        """Delete the files of a job that no worker has seen."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def lives(self) -> list[Life]:
         """What the job's workers have written so far."""

@@ -8,10 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tta_bench.errors import RunStopped
 
 FINISHED, STOPPED, REFUSED = "finished", "was stopped", "refused: "  # why a worker has ended
 ALIVE = 60.0  # seconds between signs of life
@@ -26,9 +28,14 @@ class Journal:
         self._last = 0.0
 
     def write(self, event: str, **content: Any) -> None:
-        # Opened for each line: other hosts see what is in a closed file.
-        with self._path.open("a") as file:
-            file.write(json.dumps({"at": round(time.time(), 2), "event": event, **content}) + "\n")
+        """Add a line. A full disk, or a folder that may not be written, raises RunStopped."""
+        line = json.dumps({"at": round(time.time(), 2), "event": event, **content})
+        try:
+            # Opened for each line: other hosts see what is in a closed file.
+            with self._path.open("a") as file:
+                file.write(f"{line}\n")
+        except OSError as error:
+            raise RunStopped(f"{self._path} cannot be written ({error.strerror})") from error
 
     def progress(self, images: int, accuracy: float) -> None:
         """Write how far the current cell is, now and then."""
@@ -44,7 +51,8 @@ class Journal:
 
         def live() -> None:
             while not is_over.wait(ALIVE):
-                self.write("alive")
+                with suppress(RunStopped):  # the worker itself will notice
+                    self.write("alive")
 
         threading.Thread(target=live, daemon=True).start()
         try:
@@ -107,19 +115,26 @@ class Life:
                 self.of = int(line["images"])
             case "batch":
                 self.images, self.accuracy = int(line["images"]), float(line["accuracy"])
-            case "end":
-                self.ended[self.spec], self.slugs[self.spec] = str(line["status"]), str(line["slug"])
-                if line["new"]:
-                    self.seconds[self.spec] = self.at - self.since
-                self.spec = ""
-            case "leave":
-                self.held[self.spec] = str(line["slug"]), str(line["key"])
-                self.spec = ""
-            case "refuse":
-                self.refused[self.spec] = str(line["line"])
-                self.spec = ""
+            case "end" | "leave" | "refuse":
+                self._drop(line)
             case "exit":
                 self.exit = str(line["why"])
+
+    def _drop(self, line: dict[str, Any]) -> None:
+        """The worker is done with a cell. Two of its lives may write at once, if its node was only thought lost."""
+        digest = str(line["spec"])
+        is_current = digest == self.spec
+        match line["event"]:
+            case "end":
+                self.ended[digest], self.slugs[digest] = str(line["status"]), str(line["slug"])
+                if line["new"] and is_current:
+                    self.seconds[digest] = self.at - self.since
+            case "leave":
+                self.held[digest] = str(line["slug"]), str(line["key"])
+            case "refuse":
+                self.refused[digest] = str(line["line"])
+        if is_current:
+            self.spec = ""
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

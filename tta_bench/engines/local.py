@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +41,7 @@ class Local(Engine):
         super().__init__(options)
         self._ready: list[subprocess.Popen[bytes]] = []  # started, without a job
         self._started: dict[int, subprocess.Popen[bytes]] = {}
+        self._places: dict[int, Mapping[str, Any]] = {}  # processes and their GPUs, also of an earlier coordinator
         refuse_missing_gpus(options.gpus)
 
     @cached_property
@@ -47,7 +49,7 @@ class Local(Engine):
         return self.options.jobs or len(self.options.gpus) or 1
 
     def check(self, requests: Sequence[CellSpec], site: Site) -> Hints:
-        self._ready = [self._start(index) for index in range(min(self.jobs, len(requests)))]
+        self._ready = [self._start() for _ in range(min(self.jobs, len(requests)))]
         first = self._ready[0]
         asked = {"specs": [spec.to_json() for spec in requests], "site": site.to_json()}
         with suppress(BrokenPipeError):
@@ -60,36 +62,37 @@ class Local(Engine):
         return Hints(answer["passes"])
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
-        processes = []
-        for index in range(workers):
-            process = self._ready.pop(0) if self._ready else self._start(index)
-            self._started[process.pid] = process
-            _put(process, {"folder": str(job.store.folder.absolute()), "job": job.name, "index": index})
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                pipe.close()
-            processes.append({"pid": process.pid, "started": _started(process.pid)})
+        self._note_others(job)
+        served: list[subprocess.Popen[bytes]] = []
+        try:
+            for index in range(workers):
+                served.append(self._serve(job, index))
+        except BaseException:  # nobody would know of those that have a job already
+            for process in served:
+                _kill(process)
+            raise
         self.close()
-        return {"host": socket.gethostname(), "processes": processes}
+        self._started |= {process.pid: process for process in served}
+        return {"host": socket.gethostname(), "processes": [self._places[process.pid] for process in served]}
 
     def state(self, job: JobFolder) -> list[str]:
         handle = job.handle
         if handle["host"] != socket.gethostname():
             return [UNKNOWN] * len(handle["processes"])
-        return [RUNNING if self._is_running(**process) else ENDED for process in handle["processes"]]
+        return [RUNNING if self._is_running(process) else ENDED for process in handle["processes"]]
 
     def cancel(self, job: JobFolder) -> None:
         handle = job.handle
         if handle["host"] != socket.gethostname():
             raise UserError(f"job {job.name} runs on {handle['host']}: cancel it there")
-        running = [process for process in handle["processes"] if self._is_running(**process)]
+        running = [process for process in handle["processes"] if self._is_running(process)]
         for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
             for process in running:
                 with suppress(ProcessLookupError):
                     os.kill(process["pid"], number)
             end = time.monotonic() + patience
             while running and time.monotonic() < end:
-                running = [process for process in running if self._is_running(**process)]
+                running = [process for process in running if self._is_running(process)]
                 time.sleep(0.05)
 
     def finish(self) -> None:
@@ -99,34 +102,76 @@ class Local(Engine):
 
     def close(self) -> None:
         for process in self._ready:
-            process.kill()
-            process.communicate()
+            _kill(process)
         self._ready = []
 
-    def _start(self, index: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # until it has a log
-            start_new_session=True,  # it outlives the coordinator
-            env={**os.environ, **self.environment(index)},
-        )
+    def _serve(self, job: JobFolder, index: int) -> subprocess.Popen[bytes]:
+        """Give a process its job. One that has died since the checks, as for want of memory, gets a second chance."""
+        asked = {"folder": str(job.store.folder.absolute()), "job": job.name, "index": index}
+        for _ in range(len(self._ready) + 1):
+            process = self._ready.pop(0) if self._ready else self._start()
+            try:
+                _put(process, asked)
+            except OSError:
+                _kill(process)
+                continue
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
+            return process
+        raise UserError(f"worker {index} {_ending(process.returncode)} before it got its job: try fewer --jobs")
 
-    def environment(self, index: int) -> dict[str, str]:
-        """The environment variables of a worker: its GPU, or its share of the cores."""
-        gpus, threads = self.options.gpus, str(max(1, cores() // self.jobs))
+    def _start(self) -> subprocess.Popen[bytes]:
+        gpu, others = self._free_gpu() if self.options.gpus else (None, 0)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # until it has a log
+                start_new_session=True,  # it outlives the coordinator
+                env={**os.environ, **self.environment(gpu, others)},
+            )
+        except OSError as error:  # no memory, or too many processes
+            raise UserError(f"a worker cannot be started ({error.strerror}): try fewer --jobs") from error
+        self._places[process.pid] = {"pid": process.pid, "started": _started(process.pid), "gpu": gpu}
+        return process
+
+    def environment(self, gpu: int | None = None, others: int = 0) -> dict[str, str]:
+        """The environment variables of a worker: its GPU, which may have others, or its share of the cores."""
+        threads = str(max(1, cores() // self.jobs))
         found = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
-        if gpus:
-            found["CUDA_VISIBLE_DEVICES"] = str(gpus[index % len(gpus)])
-        if self.jobs > max(len(gpus), 1):
+        if gpu is not None:
+            found["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        if others or self.jobs > max(len(self.options.gpus), 1):
             found["TTA_BENCH_SHARED_DEVICE"] = "1"
         return found
 
-    def _is_running(self, pid: int, started: str) -> bool:
-        if pid in self._started:
-            return self._started[pid].poll() is None
-        return bool(started) and started == _started(pid)
+    def _free_gpu(self) -> tuple[int, int]:
+        """The GPU with the fewest live processes, and how many these are.
+
+        A worker that is replaced may need a moment to end: its GPU is waited for.
+        """
+        gpus, end = self.options.gpus, time.monotonic() + PATIENCE
+        while True:
+            live = Counter(place.get("gpu") for place in self._places.values() if self._is_running(place))
+            gpu = min(gpus, key=lambda one: live[one])
+            if not live[gpu] or self.jobs > len(gpus) or time.monotonic() > end:
+                return gpu, live[gpu]
+            time.sleep(0.05)
+
+    def _note_others(self, job: JobFolder) -> None:
+        """Take note of the workers of an earlier coordinator, which may hold GPUs."""
+        if self.options.gpus:
+            handles = [other.handle for other in JobFolder.all(job.store)]
+            here = [handle for handle in handles if handle.get("host") == socket.gethostname()]
+            known = {place["pid"]: place for handle in here for place in handle.get("processes", ())}
+            self._places = {**known, **self._places}
+
+    def _is_running(self, place: Mapping[str, Any]) -> bool:
+        if place["pid"] in self._started:
+            return self._started[place["pid"]].poll() is None
+        return bool(place["started"]) and bool(place["started"] == _started(place["pid"]))
 
 
 def refuse_missing_gpus(gpus: Sequence[int]) -> None:
@@ -190,6 +235,15 @@ def _put(process: subprocess.Popen[bytes], content: dict[str, Any]) -> None:
     assert process.stdin is not None
     process.stdin.write(json.dumps(content).encode() + b"\n")
     process.stdin.flush()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # it may hold a line that nobody reads any more
+                pipe.close()
 
 
 def _line(channel: IO[bytes] | None) -> dict[str, Any] | None:

@@ -14,12 +14,17 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, Options
 from tta_bench.engines.job import JobFolder
+from tta_bench.engines.tickets import Hints
 from tta_bench.errors import UserError
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec
 from tta_bench.system import cores
 
 NAMESPACE = "tta-bench"
@@ -51,12 +56,16 @@ class Ray(Engine):
             raise UserError(f"--gpus-per-cell {gpus:g}: the Ray cluster has {has}")
         return self.options.jobs or fits
 
+    def check(self, requests: Sequence[CellSpec], site: Site) -> Hints:
+        self._connect(self.options.address)  # refuses a wrong address before any data are read
+        return super().check(requests, site)
+
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
         self._connect(self.options.address)
         options = {"num_cpus": 1, "num_gpus": self.options.gpus_per_cell or 0, "lifetime": "detached"}
         actor = self._ray.remote(Runner)
         for index in range(workers):
-            words = [sys.executable, "-m", "tta_bench.cli.main", "work", str(job.store.folder.absolute())]
+            words = [sys.executable, "-m", "tta_bench", "work", str(job.store.folder.absolute())]
             # The cluster keeps what makes an actor; a call of its method would die with this process.
             made = actor.options(name=_name(job, index), namespace=NAMESPACE, **options)
             made.remote([*words, job.name, str(index)], str(job.log(index)), options["num_gpus"])
@@ -69,15 +78,21 @@ class Ray(Engine):
     def cancel(self, job: JobFolder) -> None:
         self._connect(str(job.handle.get("address", "")))
         for index in range(int(job.handle["workers"])):
-            try:
-                self._ray.kill(self._ray.get_actor(_name(job, index), namespace=NAMESPACE))
-            except ValueError:  # it has ended
-                continue
+            self._kill(job, index)
+
+    def withdraw(self, job: JobFolder) -> None:
+        for index, state in enumerate(self.state(job)):
+            if state == WAITING:
+                self._kill(job, index)
 
     def close(self) -> None:
         if self._is_connected:
             self._is_connected = False
             self._ray.shutdown()
+
+    def _kill(self, job: JobFolder, index: int) -> None:
+        with suppress(ValueError):  # it has ended
+            self._ray.kill(self._ray.get_actor(_name(job, index), namespace=NAMESPACE))
 
     def _state(self, job: JobFolder, index: int) -> str:
         try:
@@ -151,6 +166,6 @@ def _why(error: Exception, address: str) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, RuntimeError) and any("ersion" in line for line in lines):
         return f"the cluster runs another version of Ray or Python than this machine: {' '.join(lines)}"
-    if address:
+    if address not in ("", "auto"):
         return f"no Ray cluster answers at {address}: {lines[0] if lines else type(error).__name__}"
     return "no Ray cluster runs here: start one with `ray start --head`, or name one with --on ray=ADDRESS"

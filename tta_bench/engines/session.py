@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tta_bench.engines import Options, engine_class, engines
-from tta_bench.engines.coordinate import Coordinator, Lost
+from tta_bench.engines.coordinate import Coordinator
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.tickets import Hints, identity
+from tta_bench.engines.watched import Lost
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.registry import installed

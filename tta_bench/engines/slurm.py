@@ -18,7 +18,8 @@ from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, WAITING, Engine, Opt
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
 
-EARLY = 120  # seconds before the time limit at which a worker takes no new cell
+EARLY = 120  # seconds before the time limit at which a worker takes no new cell; at most a quarter of the limit
+TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
 OWN = frozenset({"array", "output", "error", "parsable", "wrap", "job-name", "chdir"})  # options that are set here
 ACTIVE = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 QUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
@@ -43,7 +44,8 @@ class Slurm(Engine):
         return self.options.jobs or 1
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
-        given = {"signal": f"B:USR1@{EARLY}", "open-mode": "append", **self.options.submit}
+        signal = f"B:USR1@{early(self.options.submit.get('time', ''))}"
+        given = {"signal": signal, "open-mode": "append", **self.options.submit}
         words = ["sbatch", "--parsable", f"--array=0-{workers - 1}", "--job-name=tta-bench"]
         words += [f"--output={job.log('%a')}"]
         words += [f"--{key}={value}" if value else f"--{key}" for key, value in given.items()]
@@ -72,10 +74,13 @@ class Slurm(Engine):
         if done.returncode and "Invalid job id" not in done.stderr:
             raise UserError(f"scancel failed: {_reason(done)}")
 
+    def withdraw(self, job: JobFolder) -> None:
+        _call(["scancel", "--state=PENDING", str(job.handle["id"])])
+
 
 def script(job: JobFolder) -> str:
     """The batch script: hands signals on to the worker and waits for it."""
-    words = [sys.executable, "-m", "tta_bench.cli.main", "work", str(job.store.folder.absolute()), job.name]
+    words = [sys.executable, "-m", "tta_bench", "work", str(job.store.folder.absolute()), job.name]
     return f"""#!/bin/bash
 export GOMP_SPINCOUNT=${{GOMP_SPINCOUNT:-10000}}
 export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-${{SLURM_CPUS_PER_TASK:-${{SLURM_CPUS_ON_NODE:-1}}}}}}
@@ -86,6 +91,19 @@ trap 'kill -TERM $worker' TERM
 while kill -0 $worker 2>/dev/null; do wait $worker; status=$?; done
 exit $status
 """
+
+
+def early(limit: str) -> int:
+    """How many seconds before a time limit workers are signalled; sbatch documents how limits are written."""
+    found = TIME.fullmatch(limit)
+    if found is None:  # unlimited, the partition's, or sbatch will refuse it
+        return EARLY
+    first, second, third = (int(found[name] or 0) for name in ("first", "second", "third"))
+    if found["days"] is not None or found["third"] is not None:
+        seconds = 86400 * int(found["days"] or 0) + 3600 * first + 60 * second + third
+    else:
+        seconds = 60 * first + second
+    return max(1, min(EARLY, seconds // 4))
 
 
 def _call(words: Sequence[str], text: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tta_bench.engines import Options, engine_class
@@ -27,7 +28,7 @@ class WorkerStatus:
     of: int
     accuracy: float
     done: int
-    reason: str  # why it has ended, if it did not finish
+    reason: str  # why it has ended, and what it refused
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def status(folder: JobFolder) -> JobStatus:
             of=life.of,
             accuracy=life.accuracy,
             done=len(life.ended),
-            reason=life.exit or ("died" if state == ENDED else ""),
+            reason=_reason(life, state),
         )
         for index, (life, state) in enumerate(zip(lives, states, strict=True))
     ]
@@ -83,8 +84,17 @@ def status(folder: JobFolder) -> JobStatus:
     return JobStatus(folder, str(handle["engine"]), len(specs), len(ended) - failed, failed, running, workers, left)
 
 
+def _reason(life: Life, state: str) -> str:
+    """Why a worker has ended, and what it refused to run."""
+    lines = list(dict.fromkeys(life.refused.values()))
+    refused = [f"refused {len(life.refused)} cell{'s'[: len(life.refused) != 1]}: {'; '.join(lines)}"] if lines else []
+    return ", ".join([*filter(None, [life.exit or ("died" if state == ENDED else "")]), *refused])
+
+
 def cancel(folder: JobFolder) -> None:
-    """End a job's workers."""
+    """End a job's workers; a coordinator that follows them does not replace them."""
+    with suppress(OSError):  # a folder of somebody else
+        folder.note_cancelled()
     engine_class(str(folder.handle["engine"]))(Options()).cancel(folder)
 
 

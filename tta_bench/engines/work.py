@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
-import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tta_bench.engines.job import Job, JobFolder, Ticket
 from tta_bench.engines.journal import FINISHED, REFUSED, STOPPED, Journal, Life
 from tta_bench.engines.tickets import identity, mismatch
-from tta_bench.errors import UserError
+from tta_bench.errors import RunStopped, UserError
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.spec import CellSpec
 
@@ -43,9 +43,6 @@ class JournalWatcher(Watcher):
 
     def on_batch(self, images: int, accuracy: float) -> None:
         self._journal.progress(images, accuracy)
-
-    def on_damage(self, spec: CellSpec) -> None:
-        self._journal.write("damage", spec=spec.digest)
 
     def on_warning(self, text: str) -> None:
         self._journal.write("warning", text=text)
@@ -103,10 +100,8 @@ def work(folder: JobFolder, index: int, place: Binder | None = None) -> int:
         journal.write("exit", why=f"{STOPPED} by {error}")
         return 1
     except UserError as error:
-        journal.write("exit", why=f"{REFUSED}{error}")
-        raise
-    except BaseException:
-        traceback.print_exc()  # into the log, whose last lines the coordinator shows
+        with suppress(RunStopped):  # its journal may be what cannot be written
+            journal.write("exit", why=f"{REFUSED}{error}")
         raise
     return 0
 
@@ -139,6 +134,7 @@ def _do(ticket: Ticket, cells: Cells, place: Binder, journal: Journal) -> None:
         line = mismatch(ticket.expected, identity(place.bind(spec).cell), socket.gethostname())
         if line:
             journal.write("refuse", spec=spec.digest, line=line)
+            print(f"refused {spec.label} on {spec.name}, seed {spec.seed}: {line}", file=sys.stderr, flush=True)
             return
     outcome = cells.find_or_run(spec)
     if outcome is None:

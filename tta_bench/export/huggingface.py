@@ -44,7 +44,7 @@ def card(content: Content, files: tuple[str, ...]) -> str:
     configs = [f"- config_name: {name}\n  data_files: {name}.parquet" for name in files]
     head = ["---", f"pretty_name: {json.dumps(f'tta-bench: {content.name}')}", "tags:", "- test-time-adaptation"]
     about = [f"- `{name}`: {FILES[name]}" for name in files]
-    notes = [f"- {note}" for note in content.notes]
+    notes = [f"- {render.markdown_prose(note)}" for note in content.notes]
     tables = [render.markdown(table) for table in content.tables.values()]
     parts = [
         "\n".join([*head, "configs:", *configs, "---"]),

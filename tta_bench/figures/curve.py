@@ -61,12 +61,13 @@ def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), w
     panels, notes = [], list(found.notes)
     for name in tasks or streams:
         lines = [line(row, number, name, store) for number, row in enumerate(found.rows)]
-        panels.append(Panel(name.replace("_", " "), tuple(line for line in lines if line is not None)))
+        done = tuple(line for line in lines if line is not None)
+        panels += [Panel(name.replace("_", " "), done)] if done else []
         gone = [row.label for row, line in zip(found.rows, lines, strict=True) if line is None]
         notes += [f"Left out: {label}, not done on {name}" for label in gone]
     if any(record.resets and not record.reset_batches for row in found.rows for record in row.records):
         notes.append("Some records are of a tta-bench that did not note when a method was reset: no marks for these")
-    if not any(panel.lines for panel in panels):
+    if not panels:
         raise UserError(f"{folder}: no method is done on any of these streams: run the same command again")
     return Curves(tuple(panels), tuple(notes))
 

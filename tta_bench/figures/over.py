@@ -65,6 +65,8 @@ def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[F
     notes = tuple(
         f"Left out where it is not done: {line.label}" for line in kept if any(map(math.isnan, line.accuracy))
     )
+    if all(math.isnan(value) for line in kept for value in line.accuracy):
+        raise UserError(f"{folder}: none of these rows is done at any value: run the same command again")
     live = axis == "stream_speed" and any(is_live(point.found) for point in found)
     return Over(sweep.TITLES[axis], tuple(point.name for point in found), tuple(kept), live, notes)
 

@@ -43,7 +43,7 @@ def data(folder: Path, setting: str = "", methods: Sequence[str] = (), where: Se
     if setting in AXES:
         return over.data(folder, setting, methods, where)
     try:
-        return _of_setting(folder, setting, where)
+        return _of_setting(folder, setting, methods, where)
     except UserError:
         axes = varying(matching(Store.open(folder).records(), where)) if is_run(folder) else []
         if setting or len(axes) != 1:
@@ -55,9 +55,9 @@ def is_run(folder: Path) -> bool:
     return Store(folder).manifest.is_file()
 
 
-def _of_setting(folder: Path, setting: str, where: Sequence[Filter]) -> Sweep:
+def _of_setting(folder: Path, setting: str, methods: Sequence[str], where: Sequence[Filter]) -> Sweep:
     """The sweep of a setting; rows that differ in more than the setting are refused."""
-    found = rows.read(folder, where=where)
+    found = rows.read(folder, methods, where)
     setting = setting or _swept(found.rows, folder)
     swept = {float(row.first.cell.settings[setting]): row for row in found.rows if _has(row, setting)}
     if len(swept) < 2:

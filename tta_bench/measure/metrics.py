@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,24 @@ from numpy.typing import NDArray
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 
+LANES = 8  # sums for each bin: adding to one sum alone waits for the addition before
+
 
 def expected_calibration_error(confidence: NDArray[np.floating], correct: NDArray[np.bool_], bins: int = 15) -> float:
     """Mean gap between confidence and accuracy over equal-width bins, weighted by their samples; in [0, 1]."""
     if len(confidence) == 0:
         return 0.0
-    index = np.minimum((confidence * bins).astype(np.int64), bins - 1)
-    gap_sums = np.bincount(index, weights=confidence - correct.astype(np.float64), minlength=bins)
-    return float(np.abs(gap_sums).sum() / len(confidence))
+    index = (confidence * bins).astype(np.int32)
+    np.minimum(index, bins - 1, out=index)
+    index += bins * _lanes(len(index))
+    gap_sums = np.bincount(index, weights=confidence - correct.astype(np.float64), minlength=LANES * bins)
+    return float(np.abs(gap_sums.reshape(LANES, bins).sum(axis=0)).sum() / len(confidence))
+
+
+@lru_cache(maxsize=4)  # streams of one dataset have few lengths
+def _lanes(count: int) -> NDArray[np.int32]:
+    """Which of a bin's sums each sample is added to."""
+    return np.arange(count, dtype=np.int32) % LANES
 
 
 def contradiction(record: Record, predictions: Predictions) -> str:
@@ -40,15 +51,21 @@ def _same(score: object, recorded: object) -> bool:
 
 def scores_of(predictions: Predictions, tasks: Sequence[str]) -> dict[str, Any]:
     """The scores of a record, by field name: the only place that computes them from predictions."""
-    correct = predictions.correct
+    correct, samples = predictions.correct, len(predictions)
+    top1 = _share(correct)
+    if len(tasks) == 1:
+        by_task = {tasks[0]: top1}
+    else:
+        parts = {name: correct[predictions.task == number] for number, name in enumerate(tasks)}
+        by_task = {name: _share(part) for name, part in parts.items() if len(part)}
     return {
-        "samples": len(correct),
-        "top1": float(correct.mean()),
-        "top5": float(predictions.in_top5.mean()),
-        "task_top1": {
-            name: float(correct[predictions.task == number].mean())
-            for number, name in enumerate(tasks)
-            if (predictions.task == number).any()
-        },
+        "samples": samples,
+        "top1": top1,
+        "top5": _share(predictions.in_top5),
+        "task_top1": by_task,
         "ece": expected_calibration_error(predictions.confidence, correct),
     }
+
+
+def _share(marks: NDArray[np.bool_]) -> float:
+    return int(np.count_nonzero(marks)) / len(marks)  # a tenth of the time of mean()

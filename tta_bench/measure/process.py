@@ -7,7 +7,9 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,16 @@ _HOOKS = {
     for name, registry in vars(home).items()
     if name.startswith("_global_") and name.endswith(("_hooks", "_hooks_always_called", "_hooks_with_kwargs"))
 }
+
+
+UNREADABLE = "unreadable"  # in place of a value that cannot be read, as a working directory that was removed
+
+
+def _read(get: Callable[[], Any]) -> Any:
+    try:
+        return get()
+    except (AttributeError, OSError, RuntimeError):
+        return UNREADABLE
 
 
 def _rng_state() -> bytes:
@@ -89,21 +101,43 @@ def _set_environment(before: dict[str, str]) -> None:
 
 def _flags() -> tuple[bool, ...]:
     backends: Any = torch.backends
-    return (
-        backends.mkldnn.enabled,
-        backends.cudnn.enabled,
-        backends.cudnn.benchmark,
-        backends.cudnn.allow_tf32,
-        backends.cuda.matmul.allow_tf32,
-    )
+    return backends.mkldnn.enabled, backends.cudnn.enabled, backends.cudnn.benchmark
 
 
 def _set_flags(before: tuple[bool, ...]) -> None:
     backends: Any = torch.backends
     torch._C._set_mkldnn_enabled(before[0])
-    backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.allow_tf32 = before[1:4]
-    backends.cuda.matmul.allow_tf32 = before[4]
+    backends.cudnn.enabled, backends.cudnn.benchmark = before[1:]
 
+
+def _precisions() -> dict[str, Any]:
+    """The settings for the precision of float32, old and new; setting one kind changes the other.
+
+    The old ones cannot be read while they contradict the new ones, which older versions of torch do not have.
+    """
+    old = {"matmul": _read(torch.get_float32_matmul_precision), "cudnn": _read(lambda: torch.backends.cudnn.allow_tf32)}
+    return old | {name: _read(partial(attrgetter(name), torch)) for name in _NEW_PRECISIONS}
+
+
+def _set_precisions(before: dict[str, Any]) -> None:
+    # Unreadable: hidden by the new ones, most likely with its default.
+    torch.set_float32_matmul_precision("highest" if before["matmul"] is UNREADABLE else before["matmul"])
+    if before["cudnn"] is not UNREADABLE:
+        torch.backends.cudnn.allow_tf32 = before["cudnn"]
+    for name in _NEW_PRECISIONS:
+        if _precisions()[name] != before[name]:
+            home, _, attribute = name.rpartition(".")
+            setattr(attrgetter(home)(torch), attribute, before[name])
+
+
+# The general ones first: the others follow them until they are set.
+_NEW_PRECISIONS = [
+    f"backends.{home}fp32_precision"
+    for home in (
+        *("", "cudnn.", "cuda.matmul.", "cudnn.conv.", "cudnn.rnn."),
+        *("mkldnn.", "mkldnn.matmul.", "mkldnn.conv.", "mkldnn.rnn."),
+    )
+]
 
 _STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "Python's random generator": (random.getstate, random.setstate),
@@ -114,7 +148,7 @@ _STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
     "torch's gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
     "torch's deterministic mode": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    "torch's matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "torch's matmul precision": (_precisions, _set_precisions),
     "torch's backend flags": (_flags, _set_flags),
     "torch's treatment of denormal numbers": (_flushes_denormals, torch.set_flush_denormal),
     "torch's global hooks": (_hooks, _set_hooks),
@@ -126,7 +160,7 @@ _STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 
 def process_state() -> dict[str, Any]:
     """The current process state, for comparison."""
-    return {name: get() for name, (get, _) in _STATE.items()}
+    return {name: _read(get) for name, (get, _) in _STATE.items()}
 
 
 @contextmanager
@@ -134,10 +168,15 @@ def restored() -> Iterator[list[str]]:
     """Restore what changes in this block; the yielded list names it afterwards."""
     before = process_state()
     changed: list[str] = []
-    try:
+    with ExitStack() as stack:  # which restores the rest even if one part cannot be restored
+        for name in reversed(_STATE):
+            stack.callback(_restore, name, before[name], changed)
         yield changed
-    finally:
-        for name, (get, restore) in _STATE.items():
-            if get() != before[name]:
-                changed.append(name)
-                restore(before[name])
+
+
+def _restore(name: str, before: Any, changed: list[str]) -> None:
+    get, restore = _STATE[name]
+    if _read(get) != before:
+        changed.append(name)
+        if before is not UNREADABLE:
+            restore(before)

@@ -32,7 +32,7 @@ class Cell:
     seed: Seed
     method: Name
     settings: dict[str, Any]  # every setting with its value, defaults included
-    method_code: Short  # hash of the code behind the method
+    method_code: Short  # hash of the code behind the method, and of files that its settings name
     data: dict[str, Any]
     data_code: Short
     stream: Short  # digest of the image ids in their order

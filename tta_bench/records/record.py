@@ -30,6 +30,10 @@ Label = Annotated[str, Meta(min_length=1, max_length=1000, title="text of at mos
 class OtherSchema(UserError):
     """A record of another version of tta-bench: not damaged, but not readable here."""
 
+    def __init__(self, where: str, schema: object) -> None:
+        self.said = f"written by another version of tta-bench (schema {validate.shown(schema)}, here {SCHEMA})"
+        super().__init__(f"{where}: {self.said}: read it with that version, or start over with --fresh")
+
 
 @dataclass(frozen=True)
 class Record:
@@ -84,11 +88,12 @@ class Record:
 
     @cached_property
     def steady_ms_per_image(self) -> float:
-        """Milliseconds of `adapt` per image, without the first batch (warm-up) where there are others."""
-        later = self.batch_seconds[1:]
-        if not later:
-            return 1000 * self.seconds["adapt"] / max(self.samples, 1)
-        return 1000 * sum(later) / max(self.samples - self.cell.batch_size, 1)
+        """Milliseconds of `adapt` per image adapted to, without the first batch (warm-up) where there are others."""
+        count, size = len(self.batch_seconds), self.cell.batch_size
+        adapted = range(count) if self.adapted_batches is None else self.adapted_batches
+        timed = [batch for batch in adapted if batch > 0] or [0]
+        images = sum(self.samples - size * (count - 1) if batch == count - 1 else size for batch in timed)
+        return 1000 * sum(self.batch_seconds[batch] for batch in timed) / max(images, 1)
 
     def to_bytes(self) -> bytes:
         """The content of a record's file: JSON whose last entry is a digest of all bytes before it."""
@@ -105,7 +110,7 @@ class Record:
         if not isinstance(given, dict) or (mark and not is_whole):  # versions before digests have none
             raise UserError(f"{where}: its digest does not match its content")
         if given.get("schema") != SCHEMA:
-            raise OtherSchema(f"{where}: schema {validate.shown(given.get('schema'))}, expected {SCHEMA}")
+            raise OtherSchema(where, given.get("schema"))
         if not is_whole:
             raise UserError(f"{where}: has no digest")
         key = given.pop("key", None)

@@ -355,14 +355,21 @@ def refuse_unfit(folder: Path, suite: str) -> None:
         owner = store.read_manifest().suite if store.manifest.exists() else None
         if owner not in (None, suite):
             raise UserError(f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out")
-        # A process that created the folder may have left a temporary file, whose name starts with a dot.
-        if owner is None and any(not path.name.startswith(".manifest.json.") for path in folder.iterdir()):
-            raise UserError(f"output folder {folder} holds other files and no manifest.json: choose another --out")
+        refuse_other_files(folder)
     elif folder.exists():
         raise UserError(f"output {folder} is a file, expected a folder: choose another --out")
     there = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())
     if not (there.is_dir() and os.access(there, os.W_OK)):
         raise UserError(f"output folder {folder} cannot be written ({there}): choose another --out")
+
+
+def refuse_other_files(folder: Path) -> None:
+    """Refuse a folder that holds files, but no run."""
+    if not folder.is_dir() or Store(folder).manifest.exists():
+        return
+    # A process that created the folder may have left a temporary file, whose name starts with a dot.
+    if any(not path.name.startswith(".manifest.json.") for path in folder.iterdir()):
+        raise UserError(f"output folder {folder} holds other files and no manifest.json: choose another --out")
 
 
 def _is_locked(path: Path) -> bool:

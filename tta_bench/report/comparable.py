@@ -52,6 +52,8 @@ def _other_conditions(cell: Cell, table: PaperTable) -> list[str]:
     if table.mean and cell.mean != table.mean:
         ours, theirs = (", ".join(f"{value:g}" for value in values) for values in (cell.mean, table.mean))
         reasons.append(f"images normalised with mean {ours}, the paper's with {theirs}")
+    if cell.data.get("allow_partial"):
+        reasons.append("a part of the published images (allow_partial)")
     if "made_by" in cell.data:
         reasons.append(f"images by {cell.data['made_by']}, not the published ones")
     resized = cell.data.get("transform", {}).get("interpolation")

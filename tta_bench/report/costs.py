@@ -88,7 +88,7 @@ def _left_out(comparison: Comparison, timed: Comparison) -> list[str]:
                 cells[r.time_conditions].append(name)
     return [
         f"Left out of times, {len(names)} cell{'s'[: len(names) != 1]} measured on {_machine(one, found)}: "
-        f"{some(names)}."
+        f"{some(names, separator='; ')}."
         for one, names in sorted(cells.items())
     ]
 

@@ -41,7 +41,7 @@ def newest_data(records: Sequence[Record]) -> Record:
 
 
 def _is_installed(cell: Cell) -> bool:
-    return cell.method_code == _method_code(cell.method) and harness_hash() in cell.harness.split("+")
+    return cell.method_code.partition("+")[0] == _method_code(cell.method) and harness_hash() in cell.harness.split("+")
 
 
 def _has_installed_data(cell: Cell) -> bool:

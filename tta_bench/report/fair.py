@@ -13,6 +13,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import RULES, Rule, StreamKey
 from tta_bench.records.record import Record
 from tta_bench.report.current import recency
+from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
 
 
@@ -24,7 +25,7 @@ def table_of(cell: Cell) -> str:
 
 def shipped_suite(cell: Cell) -> Suite | None:
     """The suite of a cell if it ships with tta-bench; a user's own suite of the same name is another."""
-    return _shipped(cell.suite, cell.data.get("kind"), cell.tasks)
+    return _shipped(cell.suite, cell.data.get("kind"), cell.tasks) if _is_shipped(cell.suite) else None
 
 
 def is_anothers(cell: Cell) -> bool:
@@ -33,6 +34,11 @@ def is_anothers(cell: Cell) -> bool:
 
 
 _shipped = cache(answers.shipped_suite)
+
+
+@cache
+def _is_shipped(name: str) -> bool:
+    return name in suites.names()  # lists files: too slow for each task
 
 
 def check_fair(records: Sequence[Record]) -> None:

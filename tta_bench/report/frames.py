@@ -58,7 +58,7 @@ def predictions(folder: Place, *more: Place, **where: object) -> pd.DataFrame:
     `where` says which cells to read, with the keys of `tta-bench report --where` and one value or several:
     `predictions("run", task="fog", method=["source", "sar"])`. `image` is the image's place in its task, the same for
     every method; `cell` is that of `frame`. A stream over several tasks or severities counts `image` through all of
-    them, and its `task` is missing: records do not say which image belongs to which task.
+    them; `task` is the image's own.
     """
     runs = _open(folder, *more)
     cells, _ = labelled(runs, _filters(where))
@@ -104,6 +104,10 @@ def predictions_frame(cells: Sequence[Cell], runs: Runs) -> pd.DataFrame | None:
     batches = [np.arange(length) // record.cell.batch_size for length, (_, record) in zip(lengths, cells, strict=True)]
     arrays = {name: np.concatenate([getattr(one, attribute) for one in found]) for name, attribute in IMAGE.items()}
     who = who.loc[who.index.repeat(lengths)].reset_index(drop=True)
+    names = sorted({task for _, record in cells for task in record.cell.tasks})
+    tasks = [[names.index(task) for task in dict.fromkeys(record.cell.tasks)] for _, record in cells]
+    codes = [np.array(own)[one.task] for own, one in zip(tasks, found, strict=True)]
+    who["task"] = pd.Categorical.from_codes(np.concatenate(codes), names)  # type: ignore[call-overload]
     made: pd.DataFrame = who.assign(batch=np.concatenate(batches), **arrays)
     return made
 
@@ -198,7 +202,7 @@ def _who(label: str, record: Record) -> dict[str, Any]:
     return {
         "suite": cell.suite,
         "scenario": cell.conditions.scenario,
-        "task": cell.tasks[0] if len(cell.tasks) == 1 else None,
+        "task": None,
         "seed": cell.seed,
         "method": label,
         "cell": cell.slug,

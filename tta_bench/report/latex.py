@@ -39,6 +39,7 @@ _SPECIAL = {
     "→": r"$\rightarrow$",
     "≈": r"$\approx$",
     "…": r"\ldots{}",
+    "⚠": r"$\triangle$!",
 }
 
 
@@ -48,7 +49,7 @@ def escape(text: str) -> str:
 
 
 def _escaped(plain: str) -> str:
-    pieces = [_SPECIAL.get(char) or (char if _known(char) else f"[U+{ord(char):04X}]") for char in plain]
+    pieces = [_SPECIAL.get(char) or (char if _known(char) else f"{{[}}U+{ord(char):04X}{{]}}") for char in plain]
     twins = [left == right and left in "-'," for left, right in zip(" " + plain, plain, strict=False)]
     return "".join("{}" * twin + piece for twin, piece in zip(twins, pieces, strict=True))  # else -- is a dash
 

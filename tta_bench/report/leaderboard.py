@@ -107,8 +107,12 @@ def close_to_best(comparison: Comparison, runs: Runs) -> Close:
     scored = _ranked(comparison)[1]
     if len(scored) < 2:
         return Close()
+    best, *others = scored
+    streams = {record.cell.conditions.key for record in best.done}
+    apart = [row.label for row in others if streams.isdisjoint(record.cell.conditions.key for record in row.done)]
+    notes = [f"Not compared with the best, for want of a stream in common: {', '.join(apart)}."] if apart else []
     try:
-        return Close(frozenset(not_distinguishable(scored, runs)), (CLOSE_NOTE,))
+        return Close(frozenset(not_distinguishable(scored, runs)), (CLOSE_NOTE, *notes))
     except UserError as error:
         return Close(notes=(f"Which rows are not distinguishable from the best is not known: {error}",))
 

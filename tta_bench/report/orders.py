@@ -9,17 +9,20 @@ from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import NONE, Table, Value
 
 COLUMNS = ("worst", "its seed", "median", "best", "mean", "below Source")
+EMPTY = (Value(),) * len(COLUMNS)
 NOTE = (
     "Average accuracy (%) over all tasks for each order of the images. Run the worst order again with --seeds and its "
-    "seed. below Source: the orders in which a method falls below Source in the same order."
+    "seed. below Source: the orders in which a method falls below Source in the same order. A row without numbers is "
+    "not done in every order."
 )
 
 
 def orders_table(comparison: Comparison) -> Table:
-    """One line per row that is done in every order."""
-    source = next((_by_seed(row, comparison) for row in comparison.rows if row.first.cell.method == BASELINE), {})
-    rows = tuple((row.label, _line(_by_seed(row, comparison), source)) for row in comparison.rows)
+    """One line per row; numbers only where it is done in every order: the one that is missing may be the worst."""
     count = len({record.cell.seed for record in comparison.records})
+    source = next((_by_seed(row, comparison) for row in comparison.rows if row.first.cell.method == BASELINE), {})
+    found = {row.label: _by_seed(row, comparison) for row in comparison.rows}
+    rows = tuple((label, _line(own, source) if len(own) == count else EMPTY) for label, own in found.items())
     return Table(f"{comparison.suite}: {count} orders", COLUMNS, rows, (*comparison.notes, NOTE))
 
 
@@ -36,8 +39,6 @@ def _by_seed(row: Row, comparison: Comparison) -> dict[int, float]:
 
 
 def _line(own: dict[int, float], source: dict[int, float]) -> tuple[Value, ...]:
-    if not own:
-        return (Value(),) * len(COLUMNS)
     worst = min(own, key=lambda seed: own[seed])
     below = [seed for seed in own if seed in source and own[seed] < source[seed]]
     mark = NONE if own == source or not source else f"{len(below)}/{len(own)}{' ⚠' if worst in below else ''}"

@@ -43,12 +43,14 @@ def _by_task(comparison: Comparison, paper: Paper, table: PaperTable, matched: d
     """Three lines per method: measured, the paper's, and measured less the paper's."""
     reasons = Reasons()
     rows: list[tuple[str, tuple[Value, ...]]] = []
+    missing = len(set(table.tasks) - set(comparison.tasks))
     for row in _of(comparison, matched):
         entries = [table.accuracies.get((matched[row.label], task)) for task in (*comparison.tasks, AVERAGE)]
         # The spread over seeds is in the accuracy table; here it stays with the average, for the table's width.
         measured = [replace(over_seeds(row, task), std=None) for task in comparison.tasks]
         measured.append(average(row, comparison.tasks))
-        published = [replace(_value(entry), std=None) for entry in entries[:-1]] + [_value(entries[-1])]
+        published = [replace(_value(entry), std=None) for entry in entries[:-1]]
+        published.append(_mean(published) if missing else _value(entries[-1]))
         provenance = next((entry.provenance for entry in entries if entry), "published")
         marks = reasons.marks(_reasons(row, paper, table, matched[row.label], provenance))
         rows += [
@@ -57,7 +59,8 @@ def _by_task(comparison: Comparison, paper: Paper, table: PaperTable, matched: d
             (f"{row.label}, difference", (*map(_less, measured, published), Value(word=marks))),
         ]
     columns = (*names.columns(comparison.tasks), "Avg.", "comparable")
-    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), tuple(reasons.notes()))
+    notes = [f"Avg.: without {missing} of the paper's {len(table.tasks)} tasks, on both sides."] if missing else []
+    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), (*reasons.notes(), *notes))
 
 
 def _averages(comparison: Comparison, paper: Paper, table: PaperTable, matched: dict[str, str]) -> Table:
@@ -110,6 +113,11 @@ def _printed(table: PaperTable, name: str) -> str:
 
 def _value(entry: Published | None) -> Value:
     return Value(entry.accuracy, entry.std) if entry else Value()
+
+
+def _mean(published: list[Value]) -> Value:
+    """The paper's average over the tasks measured here; empty if it has no number for one of them."""
+    return Value(sum(value.mean for value in published) / len(published))
 
 
 def _less(measured: Value, paper: Value) -> Value:

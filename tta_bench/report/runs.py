@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,15 @@ from tta_bench.records.store import REDO, Store
 from tta_bench.report.current import recency
 
 Truth = tuple[NDArray[np.int32], NDArray[np.int32]]  # index and label of each image of a stream
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Each sample of a stream, in its order."""
+
+    index: NDArray[np.int32]  # which image
+    label: NDArray[np.int32]
+    correct: NDArray[np.bool_]
 
 
 class Runs:
@@ -61,20 +70,9 @@ class Runs:
         record, store = self._home[id(cell)]
         return store.predictions(record)
 
-    def outline(self, cell: Cell) -> Predictions:
-        """Index, label and prediction alone, with -1 for each wrong prediction: all that the page needs."""
-        index, label = self._stream(cell)
-        nothing = np.zeros(0, np.float32)
-        return Predictions(
-            index=index,
-            label=label,
-            prediction=np.where(self.correct(cell), label, -1).astype(np.int32),
-            task=nothing.astype(np.int16),
-            in_top5=nothing.astype(bool),
-            confidence=nothing,
-            entropy=nothing,
-            brier=nothing,
-        )
+    def outline(self, cell: Cell) -> Outline:
+        """What the page needs to know about a cell's predictions."""
+        return Outline(*self._stream(cell), self.correct(cell))
 
     def ending(self, cell: Cell) -> NDArray[np.int32]:
         """The predictions of the last images: all that is needed to see that a stream has not collapsed."""

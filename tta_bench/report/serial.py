@@ -55,8 +55,20 @@ def block_length(batches: int) -> int:
 
 def block_sums(batches: Floats, length: int) -> Floats:
     """The sums of all blocks of so many neighbours, wrapping around the end."""
-    ring: Floats = np.concatenate([[0.0], np.cumsum(np.concatenate([batches, batches[: length - 1]]))])
-    return ring[length:] - ring[:-length]
+    return _sums(_ring(batches, length), length, len(batches))
+
+
+def _ring(batches: Floats, length: int) -> Floats:
+    """Running sums from the first batch on, far enough around the ring for blocks of this length."""
+    n = len(batches)
+    ring: Floats = np.zeros(n + length)
+    ring[1 : n + 1] = batches
+    ring[n + 1 :] = batches[: length - 1]
+    return np.cumsum(ring, out=ring)
+
+
+def _sums(ring: Floats, length: int, batches: int) -> Floats:
+    return ring[length : length + batches] - ring[:batches]
 
 
 def _from_blocks(batches: Floats) -> Spread:
@@ -69,11 +81,9 @@ def _from_blocks(batches: Floats) -> Spread:
     length = block_length(n)
     level, taken = levelled(batches), 2 if n >= FEWEST_OF_LINE else 1  # taken: mean and slope, or the mean alone
     alone = float(level @ level) * n / (n - taken)
-    found = [
-        float(np.sum(block_sums(level, size) ** 2)) / size * n / (n - taken * size)
-        for size in (length, 2 * length)
-        if size < max(n / 2, 2) and taken * size < 0.75 * n
-    ]
+    sizes = [size for size in (length, 2 * length) if size < max(n / 2, 2) and taken * size < 0.75 * n]
+    ring = _ring(level, max(sizes))
+    found = [float(np.sum(_sums(ring, size, n) ** 2)) / size * n / (n - taken * size) for size in sizes]
     return Spread(max(alone, found[0], 2 * found[-1] - found[0]), max(1.0, n / length - 2))
 
 

@@ -59,7 +59,7 @@ def report_runs(
         if folder is not None:
             home = folder if len(found) == 1 else folder_below(folder, comparison.suite)
             files = _table_files(tables, comparison.suite, formats)
-            written += _write(home, {**files, **_more_files(comparison, runs, formats, beside)})
+            written += _write(home, {**files, **_more_files(comparison, runs, formats, tables)})
     return written
 
 
@@ -109,7 +109,7 @@ def _table_files(tables: dict[str, Table], title: str, formats: Sequence[str]) -
     return files
 
 
-def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str], beside: Table | None) -> dict[str, str]:
+def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str], tables: dict[str, Table]) -> dict[str, str]:
     """What needs more than the tables: the leaderboard and the page."""
     files = {}
     if "csv" in formats:
@@ -123,7 +123,8 @@ def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str], besi
         from tta_bench.report.page import page
 
         title = f"{comparison.suite}: test-time adaptation"
-        files["report.html"] = page(comparison, runs.outline, title, close, beside)
+        shown = tables["accuracy"], tables["time"]
+        files["report.html"] = page(comparison, runs.outline, title, close, tables.get("paper"), shown)
     return files
 
 

@@ -45,8 +45,16 @@ class CellAlarm:
         self._source, self._watcher = source, watcher
         self._alarm: Alarm | None = None
         self._said: int | None = None  # the batch of the collapse that was reported
+        self.raised: BaseException | None = None  # by the watcher, most likely: not the method's failure
 
     def on_batch(self, images: int, accuracy: float, prediction: NDArray[np.int32]) -> None:
+        try:
+            self._follow(images, accuracy, prediction)
+        except BaseException as error:
+            self.raised = error
+            raise
+
+    def _follow(self, images: int, accuracy: float, prediction: NDArray[np.int32]) -> None:
         self._watcher.on_batch(images, accuracy)
         if self._source is None:
             return

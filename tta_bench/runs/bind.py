@@ -17,6 +17,7 @@ import torch
 
 import tta_bench
 from tta_bench import registry, settings
+from tta_bench.contents import content_hash
 from tta_bench.data.cache import CachedImages, FileImages
 from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
@@ -76,8 +77,8 @@ class Binder:
     def bind(self, spec: CellSpec) -> Work:
         """The work for a spec; UserError if weights, images or settings are missing or wrong."""
         setup, dataset, model = self.setup(spec), self.sized(spec), self.model(spec)
-        needs_source = registry.installed().load(spec.method).needs_source
-        source = self.source_images(spec) if needs_source else None
+        method = registry.installed().load(spec.method)
+        source = self.source_images(spec) if method.needs_source else None
         stream = self.stream(spec)
         cell = Cell(
             suite=spec.suite,
@@ -88,7 +89,9 @@ class Binder:
             seed=spec.seed,
             method=spec.method,
             settings=setup.settings,
-            method_code=registry.installed().code(spec.method),
+            method_code="+".join(
+                filter(None, [registry.installed().code(spec.method), content_hash(method.files(setup.settings))])
+            ),
             data=_describe(spec, dataset),
             data_code=code_hash(dataset.code, kinds().packages()),
             stream=stream.digest,
@@ -180,7 +183,7 @@ class Binder:
         name = (*self._sized_name(spec), task, severity)
         if name not in self._images:
             while len(self._images) >= KEPT_SETS:
-                del self._images[next(iter(self._images))]
+                self._forget(self._images.pop(next(iter(self._images))))
             dataset = self.sized(spec)
             level = dataset if severity is None else dataset.at_severity(severity)
             self._images[name] = self._cached(level.open(task), f"{spec.suite}-{task}", task)
@@ -195,6 +198,8 @@ class Binder:
             found = changing_parts(scenario, self.dataset(spec), spec.data, *where, view)
             cached = [self._cached(part.images, f"{spec.suite}-ccc-{part.task}", part.task) for part in found]
             made = [replace(part, images=images) for part, images in zip(found, cached, strict=True)]
+            for part in self._last_made[1]:
+                self._forget(part.images)
             self._last_made = name, made
         return self._last_made[1]
 
@@ -226,6 +231,10 @@ class Binder:
         if kept is None or kept[0] is not images:
             self._fingerprints[id(images)] = kept = (images, fingerprint(images))
         return kept[1]
+
+    def _forget(self, images: ImageSet) -> None:
+        """Drop the fingerprint of a set that is no longer kept: it would keep the set alive."""
+        self._fingerprints.pop(id(images), None)
 
 
 def model_name(spec: CellSpec, task: str, dataset: Dataset) -> str:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from tta_bench import registry, settings
+from tta_bench import registry, settings, validate
+from tta_bench.annotations import Count, Seed
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.records.live import Live
 from tta_bench.streams.scenarios import Normal, Scenario
 from tta_bench.suites.suite import Suite
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """What plain choices must be; those of a command line are, those of a Python call may not."""
+
+    seeds: tuple[Seed, ...]
+    limit: Count | None
+    batch_size: Count | None
+    amp: Literal["bf16"] | None
 
 
 @dataclass(frozen=True)
@@ -26,11 +38,13 @@ class Choices:
     amp: str | None = None
     compile: bool = False
     live: Live | None = None
+    waits: bool = False  # a stream that waits was asked for, also where the suite has other speeds
     costs: Mapping[str, float] | None = None  # measured costs of rows by label, for a live stream; None: counted
     overrides: dict[str, settings.Settings] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)  # by label: a sentence on how its settings were chosen
 
     def __post_init__(self) -> None:
+        validate.read(_Plain, {name: getattr(self, name) for name in _Plain.__annotations__}, "run")
         fixed = self.scenario.batch_size
         if fixed is not None and self.batch_size not in (None, fixed):
             raise UserError(

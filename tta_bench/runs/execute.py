@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 import torch
 
 from tta_bench import settings
+from tta_bench.contents import files_in
 from tta_bench.data.images import sample_files
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
@@ -30,7 +32,7 @@ from tta_bench.runs.alarms import Alarms
 from tta_bench.runs.bind import Binder, binder
 from tta_bench.runs.host import OnBatch, Work, ignore
 from tta_bench.runs.known import Known
-from tta_bench.runs.listing import Watcher, is_finished
+from tta_bench.runs.listing import Watcher, damage, is_finished
 from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.runner import run_cell
 from tta_bench.runs.session import Session
@@ -41,7 +43,7 @@ from tta_bench.runs.workers import PATIENCE, WorkerDied
 from tta_bench.streams import changing
 from tta_bench.streams.scenarios import Ccc
 
-TIMES_SOURCE, LEAST_LIMIT = 50.0, 600.0  # the default time limit of a cell: in Source's times, and in seconds
+LEAST_LIMIT = 600.0  # seconds that every cell may take by default
 POLL = 0.5  # seconds between checks of cells that other processes run
 
 
@@ -101,6 +103,7 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
     rows = {(spec.label, spec.model): spec for spec in specs}
     for spec in rows.values():
         settings.check(spec.method, installed().load(spec.method), spec.settings)
+        installed().code(spec.method)  # hashed while it is what was imported; workers compare theirs
     for spec in rows.values():
         with restored():
             built = Session(replace(place.setup(spec), device=torch.device("cpu")), shares_weights=True)
@@ -121,7 +124,9 @@ class Cells:
     def find_or_run(self, spec: CellSpec) -> Outcome | None:
         """Find a cell, or run and save it; None while another process runs it."""
         store, work = self._store, self._place.bind(spec)
-        self._known.add(spec, work.cell.key, work.source_images is not None, sample_files(work.stream.images))
+        files = files_in(installed().load(spec.method).files(work.setup.settings))
+        seen = [*sample_files(work.stream.images), *files]
+        self._known.add(spec, work.cell.key, work.source_images is not None, seen)
         with store.claim(work.cell) as is_ours:
             record = store.find(work.cell)
             if record is not None and is_finished(record, store):
@@ -129,8 +134,8 @@ class Cells:
             if not is_ours:
                 return None
             if record is not None and record.status == "done":
-                store.set_cell_aside(work.cell)
-                self._watcher.on_damage(spec)
+                wrong, moved = damage(record, store), store.set_cell_aside(work.cell)
+                self._watcher.on_warning(f"{wrong}: moved it to {moved[0].parent}, running its cell again")
             elif record is not None and record != self._before.get(work.cell.key):
                 return Outcome(record, is_new=False)  # it failed in another process meanwhile, as it would here
             self._watcher.on_start(spec, len(work.stream.order))
@@ -140,13 +145,15 @@ class Cells:
         return Outcome(record, is_new=True)
 
     def _run(self, work: Work) -> tuple[Record, Predictions | None]:
-        limit = self._place.site.time_limit or self._source_seconds.limit(work.cell)
         alarm = self._alarms.of(work)
         try:
+            limit = self._place.site.time_limit or self._source_seconds.limit(work.cell)
             found = run_at(work, self._place, alarm.on_batch, limit)
         except RunStopped:  # not the method's fault, so this cell has not failed
             raise
         except (Exception, SystemExit) as error:  # a method may raise anything; the other cells continue
+            if error is alarm.raised:
+                raise
             is_expected = isinstance(error, (CellFailed, UserError))
             record = Record(
                 cell=work.cell,
@@ -178,7 +185,9 @@ class SourceSeconds:
     def limit(self, cell: Cell) -> float | None:
         """Seconds that a cell may take; None if Source has not run on its stream."""
         seconds = self._seconds.get(cell.conditions)
-        return None if seconds is None else max(LEAST_LIMIT, TIMES_SOURCE * seconds)
+        if seconds is None:
+            return None
+        return max(LEAST_LIMIT, installed().load(cell.method).slower_than_source * seconds)
 
 
 def run_at(
@@ -190,7 +199,9 @@ def run_at(
     """
     if place.site.in_process or work.setup.method in installed().given:
         return _noting(HERE, run_cell(work, on_batch))
-    patience = max(PATIENCE, place.site.time_limit or 0)  # a limit that was asked for holds for each batch, too
+    # A limit that was asked for holds for each batch, too; a batch may always take its share of the cell's limit.
+    batches = max(1, math.ceil(len(work.stream.order) / work.setup.batch_size))
+    patience = max(PATIENCE, place.site.time_limit or 0, (time_limit or 0) / batches)
     adapt = partial(place.workers.adapt, time_limit=time_limit, patience=patience)
     try:
         return _noting(WORKER, run_cell(work, on_batch, adapt))

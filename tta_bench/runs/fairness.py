@@ -28,7 +28,8 @@ class Watch:
         self.remarks: list[str] = []
         self._note_threads(present)
         self._model = model
-        self._free = set(map(id, method.adapted_parameters().values()))
+        free = set(map(id, method.adapted_parameters().values()))
+        self._free = {name for name, parameter in model.named_parameters() if id(parameter) in free}
         self._sums = self._checksums()
         self._hooks = hooks(model)
 
@@ -43,7 +44,9 @@ class Watch:
 
     def close(self) -> list[str]:
         """All remarks, after a final check of weights and hooks."""
-        changed = sum(not torch.equal(now, self._sums[name]) for name, now in self._checksums().items())
+        before, now = self._sums, self._checksums()
+        changed = sum(not torch.equal(before[name], now[name]) for name in before.keys() & now.keys())
+        changed += len(before.keys() ^ now.keys())  # added or removed
         if changed:
             self._note(f"changed {changed} weights outside adapted_parameters()")
         if hooks(self._model) != self._hooks:
@@ -53,11 +56,7 @@ class Watch:
     @torch.no_grad()
     def _checksums(self) -> dict[str, Tensor]:
         """Sums for each weight that the method declares unchanged; the last one depends on the order of its values."""
-        return {
-            name: _sums(parameter)
-            for name, parameter in self._model.named_parameters()
-            if id(parameter) not in self._free
-        }
+        return {name: _sums(parameter) for name, parameter in self._model.named_parameters() if name not in self._free}
 
     def _note_threads(self, before: Set[threading.Thread]) -> None:
         if threads() - before:

@@ -56,6 +56,7 @@ def launch(
     place = None
     damaged: list[Path] = []
     if fresh:
+        stores.refuse_other_files(folder)
         Store(folder).refuse_running()
     else:
         stores.refuse_unfit(folder, suite.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tta_bench.errors import UserError
 from tta_bench.measure.metrics import contradiction
 from tta_bench.records.record import Record
-from tta_bench.records.store import Store
+from tta_bench.records.store import REDO, Store
 from tta_bench.runs.known import Known
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec
@@ -30,11 +30,11 @@ class Watcher:
     def on_batch(self, images: int, accuracy: float) -> None:
         """The cell has processed this many images, with this accuracy so far."""
 
-    def on_damage(self, spec: CellSpec) -> None:
-        """A cell was finished, but its predictions are gone: it runs again."""
-
     def on_wait(self, cells: int) -> None:
         """All cells that are left are run by other processes."""
+
+    def on_queue(self, workers: int) -> None:
+        """So many workers wait for a place on their cluster; asked every few seconds."""
 
     def on_warning(self, text: str) -> None:
         """A warning for readers of the results."""
@@ -89,9 +89,13 @@ def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, R
 
 def is_finished(record: Record, store: Store) -> bool:
     """Whether a cell need not run again: it is done, and its complete predictions give its scores."""
-    if record.status != "done":
-        return False
+    return record.status == "done" and not damage(record, store)
+
+
+def damage(record: Record, store: Store) -> str:
+    """What is wrong with a finished cell's predictions, or with the scores that they give; empty if nothing is."""
     try:
-        return not contradiction(record, store.predictions(record))
-    except UserError:
-        return False
+        wrong = contradiction(record, store.predictions(record))
+    except UserError as error:
+        return str(error).removesuffix(f": {REDO}")
+    return wrong and f"{store.prediction_file(record.cell).with_suffix('.json')}: {wrong}"

@@ -17,6 +17,7 @@ class Job(msgspec.Struct, tag=True):
     setup: bytes  # a pickled Setup without its model
     model: str  # a name that `models.load` takes
     weights: str  # the hash that these weights must have
+    method_code: str  # the hash that the method's code must have
     needs_source: bool
     source_labels: bytes = b""  # int64; empty if the method uses none
     known: bytes | None = None  # safetensors: what another cell learned
@@ -71,6 +72,10 @@ class Finished(msgspec.Struct, tag=True):
     measured: dict[str, Any]
 
 
+class CodeChanged(msgspec.Struct, tag=True):
+    """From a worker: it imported other code of the method than the cell names."""
+
+
 class Raised(msgspec.Struct, tag=True):
     """From a worker: the method, or something that it needs, raised an exception."""
 
@@ -80,7 +85,7 @@ class Raised(msgspec.Struct, tag=True):
 
 
 ToWorker = Job | Batch | End
-FromWorker = NextSource | NextBatch | Learned | Answered | Finished | Raised
+FromWorker = NextSource | NextBatch | Learned | Answered | Finished | CodeChanged | Raised
 
 encode = msgspec.msgpack.encode
 to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)

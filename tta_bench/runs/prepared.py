@@ -11,14 +11,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from tta_bench import validate
+from tta_bench import registry, validate
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.records.cell import Cell
 
-HEADER = "tta_bench_prepared"
+HEADER, CONTENT = "tta_bench_prepared", "sha256"
 
 State = dict[str, Tensor]
 
@@ -59,21 +60,34 @@ class Prepared:
         plain = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in state.items()}
         self._kept[name] = plain, cost
         if self._folder is not None:
+            header = {HEADER: json.dumps(asdict(cost)), CONTENT: _content(plain)}
             with suppress(OSError):  # a full disk, for example: saving the record reports it
-                write_whole(self._folder / f"{name}.safetensors", save(plain, {HEADER: json.dumps(asdict(cost))}))
+                write_whole(self._folder / f"{name}.safetensors", save(plain, header))
 
 
 def digest(cell: Cell) -> str:
     """A digest of everything that a prepared state depends on."""
+    settings = dict(cell.settings)
+    if not registry.installed().load(cell.method).prepare_uses_seed:
+        settings.pop("seed", None)
     content = {
         "method": cell.method,
-        "settings": cell.settings,
+        "settings": settings,
         "code": (cell.method_code, cell.harness, cell.data_code),
         "source": cell.source,
         "model": (cell.model, cell.weights, cell.mean, cell.std, str(cell.data)),
         "run": (cell.batch_size, cell.device, cell.amp, cell.compile),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _content(state: State) -> str:
+    """A hash of the tensors: a flipped bit would pass for something that was learned."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.flatten().view(torch.uint8).numpy().tobytes())  # numpy knows no bf16
+    return found.hexdigest()
 
 
 def _read(path: Path) -> tuple[State, Cost] | None:
@@ -84,6 +98,7 @@ def _read(path: Path) -> tuple[State, Cost] | None:
     try:
         with safe_open(path, framework="pt") as file:
             cost = validate.read(Cost, json.loads(file.metadata()[HEADER]), str(path))
-            return {name: file.get_tensor(name) for name in file.keys()}, cost  # noqa: SIM118 (no mapping)
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            return (state, cost) if _content(state) == file.metadata()[CONTENT] else None
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, UserError):
         return None  # learn it again and write the file again

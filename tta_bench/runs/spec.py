@@ -83,7 +83,7 @@ def points(suite: Suite, choices: Choices) -> list[tuple[Suite, Choices]]:
     """The suite and the choices at each value of its sweep; a value of the command line is the only one."""
     refuse_misnamed(suite, choices)
     size = choices.scenario.batch_size or choices.batch_size
-    given = {"batch_size": size, "limit": choices.limit, "stream_speed": choices.live}
+    given = {"batch_size": size, "limit": choices.limit, "stream_speed": choices.live or choices.waits or None}
     for axis, values in (suite.sweep or {}).items():
         if given.get(axis) is None:
             return [_at(suite, choices, axis, value) for value in values]
@@ -131,7 +131,8 @@ def row_of(label: str, suite: Suite, choices: Choices) -> Row:
         for key, value in asked.items()
         if key != "method"
     )
-    return Row(f"{label} ({shown})" if shown else label, method, settings.plain(given), every)
+    held = settings.storable(f"method '{label}'", given)
+    return Row(f"{label} ({shown})" if shown else label, method, held, every)
 
 
 def live_of(row: Row, choices: Choices) -> Live | None:

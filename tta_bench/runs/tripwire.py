@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tta_bench.errors import UserError
+from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.models import published
 from tta_bench.models.published import Published
 from tta_bench.papers.answers import BASELINE, is_anothers, judge, may_be_chance, other_weights, source_row
@@ -27,22 +27,27 @@ IMAGES = 1024
 
 def warn(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> None:
     """Save a warning for all weights with which Source is far from what is published, and remove old ones."""
-    warnings = suspicions(specs, place)
+    warnings = suspicions(specs, place, watcher)
     store.note_warnings(warnings)
     for warning in filter(None, warnings.values()):
         watcher.on_warning(warning)
 
 
-def suspicions(specs: Sequence[CellSpec], place: Binder) -> dict[str, str]:
+def suspicions(specs: Sequence[CellSpec], place: Binder, watcher: Watcher | None = None) -> dict[str, str]:
     """Warnings by the hash of weights: a sentence if Source is far from what is published, empty if it is not.
 
     Each model is tried on the first images of its first task in the order of `normal`: other scenarios start with few
-    classes or a low severity. A stream that a limit cut short can raise a warning, but not clear one.
+    classes or a low severity. A stream that a limit cut short can raise a warning, but not clear one. If Source fails,
+    the watcher hears of it, and nothing is found.
     """
     found = {}
     comparable = [spec for spec in specs if spec.paper or _published(spec)]
     for spec in first_of_each_model(comparable, place):
-        warning = _by_paper(spec, place) if spec.paper else _by_clean_images(spec, place)
+        try:
+            warning = _by_paper(spec, place) if spec.paper else _by_clean_images(spec, place)
+        except CellFailed as error:
+            (watcher or Watcher()).on_warning(f"Source was not compared with what is published, it failed: {error}")
+            continue
         if warning or (warning is not None and not place.stream(spec).is_part):
             found[place.model(spec).weights_hash] = warning
     return found
@@ -102,6 +107,11 @@ def _source_work(spec: CellSpec, place: Binder) -> Work:
 
 
 def _score(work: Work, place: Binder) -> tuple[int, int]:
-    """How many images are classified correctly, and the number of images."""
-    _, predictions = run_at(work, place)
+    """How many images are classified correctly, and the number of images; CellFailed if Source fails."""
+    try:
+        _, predictions = run_at(work, place)
+    except RunStopped:
+        raise
+    except Exception as error:  # in this process, it may be any
+        raise CellFailed(reason(error)) from error
     return int(predictions.correct.sum()), len(predictions)

@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from tta_bench import registry
 from tta_bench.errors import CellFailed, UserError, reason
 from tta_bench.measure.process import open_files
 from tta_bench.models import source as models
@@ -28,7 +29,18 @@ from tta_bench.models.source import SourceModel
 from tta_bench.runs import messages
 from tta_bench.runs.adaptation import adapt
 from tta_bench.runs.answers import Answer
-from tta_bench.runs.messages import Answered, Batch, End, Finished, Job, Learned, NextBatch, NextSource, Raised
+from tta_bench.runs.messages import (
+    Answered,
+    Batch,
+    CodeChanged,
+    End,
+    Finished,
+    Job,
+    Learned,
+    NextBatch,
+    NextSource,
+    Raised,
+)
 from tta_bench.runs.prepared import Cost, State
 
 TRACE = 20_000  # characters of a traceback that are kept
@@ -108,6 +120,9 @@ def _work(job: Job, connection: Connection, memory: int) -> None:
         model = _model(job.model)
         if model.weights_hash != job.weights:
             raise UserError(f"model '{job.model}' changed while the run was starting: start it again")
+        if _imported_code(setup.method) != job.method_code:
+            host.send(CodeChanged())
+            return
         files = Counter(open_files())
         measured = adapt(replace(setup, model=model), host)
         if left := sorted((Counter(open_files()) - files).elements()):
@@ -117,6 +132,12 @@ def _work(job: Job, connection: Connection, memory: int) -> None:
         is_expected = isinstance(error, (CellFailed, UserError))
         trace = "" if is_expected else traceback.format_exc()
         host.send(Raised(reason(error), trace[-TRACE:], is_expected))
+
+
+def _imported_code(method: str) -> str:
+    """The hash of a method's code, taken once: when this process first imports it."""
+    registry.installed().load(method)
+    return registry.installed().code(method)
 
 
 @lru_cache(maxsize=4)

@@ -25,9 +25,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tta_bench import registry
-from tta_bench.errors import CellFailed
+from tta_bench.errors import CellFailed, RunStopped
 from tta_bench.runs import messages
-from tta_bench.runs.messages import Answered, Batch, End, Finished, Job, Learned, NextBatch, NextSource, Raised
+from tta_bench.runs.messages import (
+    Answered,
+    Batch,
+    CodeChanged,
+    End,
+    Finished,
+    Job,
+    Learned,
+    NextBatch,
+    NextSource,
+    Raised,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,7 +82,8 @@ class Workers:
     def adapt(self, host: WorkHost, time_limit: float | None = None, patience: float = PATIENCE) -> Measured:
         """Adapt in a worker. CellFailed if the method failed, hung, or ended its process.
 
-        The limits, in seconds, are those of the cell and of a single batch.
+        RunStopped if its code is no longer what the cell names. The limits, in seconds, are those of the cell and of a
+        single batch.
         """
         is_built_in = registry.installed().is_built_in(host.work.setup.method)
         worker = (self._warm if is_built_in else None) or self._spare or Worker()
@@ -142,6 +154,11 @@ class Worker:
                     host.learned(*_learned(state, cost))
                 case Finished(measured):
                     return Measured(**measured)
+                case CodeChanged():
+                    raise RunStopped(
+                        f"the code of '{host.work.cell.method}' changed since this run started: start it again "
+                        "(in a notebook: restart the kernel first)"
+                    )
                 case Raised(line, traceback, is_expected):
                     raise CellFailed(line) if is_expected else MethodRaised(line, traceback)
 
@@ -219,6 +236,7 @@ def _job(host: WorkHost, *, needs_source: bool) -> Job:
         setup=pickle.dumps(replace(setup, model=None)),  # type: ignore[arg-type]
         model=setup.model_name,
         weights=setup.model.weights_hash,
+        method_code=host.work.cell.method_code.partition("+")[0],  # without the files that settings name
         needs_source=needs_source,
         source_labels=np.concatenate(labels).astype(np.int64).tobytes() if labels else b"",
         known=save(known[0]) if known else None,

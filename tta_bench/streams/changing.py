@@ -113,7 +113,7 @@ def changing_parts(
 
     `dataset` is that of the suite's `data` block, and `view` the transform of the one that is sized for the model.
     """
-    found = calibration(data, dataset, root)
+    found = calibration(data, dataset, suite, root)
     kept = strong_enough(tasks, found, scenario.target)
     clean = clean_images(dataset, tasks[0])
     names = ("stream", suite, *kept, scenario.stream_name, seed)
@@ -144,7 +144,7 @@ def inspect(
     parts = changing_parts(scenario, dataset, data, suite, seed, tasks, root)
     for part in parts:
         part.images.read(np.arange(1))
-    by = calibration(data, dataset, root)
+    by = calibration(data, dataset, suite, root)
     return f"{len(parts)} of {len(tasks)} corruptions, {scenario.length:,} images, calibrated with {by.model}"
 
 
@@ -156,11 +156,11 @@ def clean_images(dataset: Dataset, task: str) -> ImageSet:
     return clean
 
 
-def calibration(data: Mapping[str, Any], dataset: Dataset, root: Path | None) -> Calibration:
+def calibration(data: Mapping[str, Any], dataset: Dataset, suite: str, root: Path | None) -> Calibration:
     """Source's accuracies on this data; UserError with the command that measures them."""
     file = calibration_file(data, dataset, root)
     if file is None:
-        raise UserError("--scenario ccc requires a calibration of Source: run `tta-bench calibrate --suite NAME`")
+        raise UserError(f"--scenario ccc requires a calibration of Source: run `tta-bench calibrate --suite {suite}`")
     try:
         text = read_whole(file).decode()
     except (OSError, UnicodeDecodeError) as error:

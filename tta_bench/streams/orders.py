@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.data.seeding import permutation, seed_of
+from tta_bench.errors import UserError
 
 DRAWS_PER_CLASS = 100
 
@@ -17,9 +18,15 @@ def one_after_the_other(sizes: Sequence[int], names: tuple[object, ...], *, shar
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     orders = [permutation(size, *names, i) for i, size in enumerate(sizes)]
     if share:
+        if len(set(sizes)) > 1:
+            raise UserError(f"gradual severities require the same images at each, and there are {_listed(sizes)}")
         common = permutation(sizes[0], *names)
         orders = [common[i :: len(sizes)] for i in range(len(sizes))]
     return np.concatenate([start + order for start, order in zip(starts, orders, strict=True)]).astype(np.int64)
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return ", ".join(f"{size:,}" for size in sizes)
 
 
 def class_after_class(labels: NDArray[np.int64], imbalance: float, names: tuple[object, ...]) -> NDArray[np.int64]:

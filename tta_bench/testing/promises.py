@@ -75,8 +75,8 @@ def is_built(subject: Subject) -> None:
 def _settings_are_plain(subject: Subject) -> None:
     for name, default in settings.plain(settings.defaults(subject.cls)).items():
         try:
-            same = json.loads(json.dumps(default)) == default
-        except TypeError:
+            same = json.loads(json.dumps(default, allow_nan=False)) == default
+        except (TypeError, ValueError):
             same = False
         _require(same, f"the default of '{name}' is {default!r}, which a record cannot hold as JSON")
 

@@ -114,7 +114,10 @@ def compare_sides(
     *,
     exact_only: bool = False,
 ) -> Result:
-    """Compare two revisions side by side, each in its own process: needs no baseline and no ratio to Source."""
+    """Compare two revisions side by side, each in its own process: needs no baseline and no ratio to Source.
+
+    So Source, too, gets a verdict: what slows all methods down slows it down.
+    """
     now = count(prepared, new, show)
     then = {name: timing for name in now if (timing := _count_if_known(prepared, old, name, show))}
     known = {name: timing for name, timing in now.items() if name in then}
@@ -123,13 +126,11 @@ def compare_sides(
     if exact_only:
         same = [_same_counts(name, then[name], t) for name, t in known.items() if name not in (*exact, REFERENCE)]
         return Result([*exact.values(), *only_new, *same], _baseline(prepared, None, now, {}), [])
-    show("measuring noise")
-    batches = prepared.identity.batches
-    gate = RatioGate(tolerance, noise(old.step(REFERENCE), new.step(REFERENCE), batches))
-    pairs = {name: Pair(name, old.step(name), new.step(name)) for name in known if name not in (*exact, REFERENCE)}
+    gate = RatioGate(tolerance, _noise(old, prepared, show))
+    pairs = {name: Pair(name, old.step(name), new.step(name)) for name in known if name not in exact}
     measure(
         pairs.values(),
-        batches,
+        prepared.identity.batches,
         lambda pair: gate.outcome(pair.ratio) != "cannot tell",
         budget,
         _on_pass(show, len(pairs)),
@@ -149,7 +150,7 @@ def _count_if_known(prepared: Prepared, side: Side, label: str, show: ShowStatus
         raise
 
 
-def _noise(side: LocalSide, prepared: Prepared, show: ShowStatus) -> Ratio:
+def _noise(side: Side, prepared: Prepared, show: ShowStatus) -> Ratio:
     show("measuring noise")
     return noise(side.step(REFERENCE), side.twin(REFERENCE), prepared.identity.batches)
 

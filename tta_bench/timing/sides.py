@@ -24,6 +24,10 @@ class Side(Protocol):
 
     def step(self, label: str) -> Step: ...
 
+    def twin(self, label: str) -> Step:
+        """Another instance of the same method: what it differs by is noise."""
+        ...
+
     def counts(self, label: str) -> dict[str, int]: ...
 
 
@@ -48,7 +52,6 @@ class LocalSide:
         return self._built[label]
 
     def twin(self, label: str) -> Steps:
-        """Another instance of the same method."""
         return Steps(self.workload, label)
 
     def counts(self, label: str) -> dict[str, int]:
@@ -60,6 +63,8 @@ class ChildSide:
 
     def __init__(self, workload: Path, packages: Path, environment: dict[str, str], name: str) -> None:
         self.name = name
+        self._start_twin = partial(ChildSide, workload, packages, environment, f"{name}, second process")
+        self._twin: ChildSide | None = None
         others = [str(Path(part).absolute()) for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
         environment = {**environment, "PYTHONPATH": os.pathsep.join([str(packages), *others])}
         self._log = workload.with_name(f"{name}.log").open("w+")
@@ -78,11 +83,18 @@ class ChildSide:
     def step(self, label: str) -> Step:
         return partial(self._ask, label)
 
+    def twin(self, label: str) -> Step:
+        # In a process of its own, as the other revision is: two processes may differ by where their memory lies.
+        self._twin = self._twin or self._start_twin()
+        return self._twin.step(label)
+
     def counts(self, label: str) -> dict[str, int]:
         found: dict[str, int] = self._ask(label, None)
         return found
 
     def close(self) -> None:
+        if self._twin is not None:
+            self._twin.close()
         self._process.kill()
         self._process.communicate()  # also closes the pipes
         self._log.close()

@@ -57,7 +57,7 @@ def _read(store: Store, audit: Audit) -> list[Found]:
         try:
             found.append((read_record(path), store))
         except OtherSchema as error:
-            audit.unknown("files", str(path), f"written by another version of tta-bench ({str(error).split(': ')[-1]})")
+            audit.unknown("files", str(path), error.said)
         except UserError as error:
             audit.fails("files", str(path), _without(path, error))
     return found

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from tta_bench.board.submission import MOST_RUN, Submission
 from tta_bench.errors import UserError
 from tta_bench.packed.unpack import unpack_run
-from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.report.choose import comparison
 from tta_bench.report.differences import make_stream
 from tta_bench.report.page.data import Interval, Line, gather
-from tta_bench.report.runs import Runs
+from tta_bench.report.runs import Outline, Runs
 from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.report.values import Value
 
@@ -169,7 +168,7 @@ def _row(line: Line, tasks: Sequence[str], runs: Runs) -> RunRow:
     )
 
 
-def _played(record: Record, seen: Predictions) -> Played:
+def _played(record: Record, seen: Outline) -> Played:
     cell = record.cell
     truth = hashlib.sha256(seen.index.tobytes() + seen.label.tobytes()).hexdigest()
     images = make_stream(cell, seen.correct, seen.correct, seen.index).images
@@ -177,7 +176,7 @@ def _played(record: Record, seen: Predictions) -> Played:
     return Played(stream, cell.batch_size, np.packbits(seen.correct).tobytes(), record.predictions, cell.key)
 
 
-def _classes(played: Sequence[tuple[Record, Predictions]]) -> dict[str, tuple[list[int], list[int]]]:
+def _classes(played: Sequence[tuple[Record, Outline]]) -> dict[str, tuple[list[int], list[int]]]:
     count = 1 + max((int(seen.label.max(initial=0)) for _, seen in played), default=0)
     found: dict[str, NDArray[np.int64]] = {}
     for record, seen in played:

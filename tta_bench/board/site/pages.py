@@ -7,14 +7,15 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 
 from tta_bench.board.site.suites import DIVISIONS, BoardRow, SuiteBoard, slug
 from tta_bench.board.submission import Package, Submission
 from tta_bench.report import names
+from tta_bench.report.page import templates
 from tta_bench.report.page.data import Interval
 from tta_bench.report.values import Value
 
@@ -35,7 +36,8 @@ def pages(boards: Sequence[SuiteBoard], submissions: Sequence[Submission], title
         for task in board.tasks:
             rows = sorted(board.rows, key=lambda row: -_score(row, task)[0].rank)
             span = _span([_score(row, task)[1] for row in rows])
-            content = _render("task.html", common, "../", board=board, task=task, rows=rows, span=span)
+            placed = list(zip(places(rows, task), rows, strict=True))
+            content = _render("task.html", common, "../", board=board, task=task, rows=placed, span=span)
             yield f"tasks/{board.slug}--{slug(task)}.html", content
     for method, found in _methods(boards).items():
         yield f"methods/{method}.html", _render("method.html", common, "../", found=found, first=found[0][1])
@@ -48,14 +50,7 @@ def _render(template: str, common: dict[str, Any], root: str, **values: Any) -> 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=FunctionLoader(text_of),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    made = templates.environment(__package__)
     made.filters.update(slug=slug, word=_word, span=_words_of, number=_number, bytes=_bytes)
     made.globals.update(score=_score, classes=_classes, divisions=DIVISIONS, package=_package, shade=_shade)
     made.tests["retracted"] = lambda row: row.entry.retraction is not None
@@ -64,7 +59,21 @@ def _environment() -> Environment:
 
 def text_of(name: str) -> str:
     """A file of this folder."""
-    return (files(__package__) / name).read_text(encoding="utf-8")
+    return templates.text_of(__package__, name)
+
+
+def places(rows: Sequence[BoardRow], task: str) -> list[int | None]:
+    """Ranks on one task within divisions; None for a row without a rank, or without a score here."""
+    scores = [_score(row, task)[0].rank for row in rows]
+    better: dict[str, int] = defaultdict(int)
+    found: list[int | None] = [None] * len(rows)
+    for score, group in groupby(sorted(range(len(rows)), key=lambda i: -scores[i]), key=lambda i: scores[i]):
+        ranked = [i for i in group if rows[i].rank is not None and score > -math.inf]
+        for i in ranked:
+            found[i] = 1 + better[rows[i].entry.division]
+        for i in ranked:
+            better[rows[i].entry.division] += 1
+    return found
 
 
 def _latest(boards: Sequence[SuiteBoard], count: int = 12) -> list[tuple[SuiteBoard, BoardRow]]:

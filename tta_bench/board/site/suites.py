@@ -41,7 +41,7 @@ class BoardRow:
 
 @dataclass(frozen=True)
 class SuiteBoard:
-    """All rows of one suite: Source first, then by average."""
+    """All rows of one suite, best average first."""
 
     name: str
     slug: str
@@ -54,7 +54,7 @@ class SuiteBoard:
         return next((row for row in self.rows if row.is_source), None)
 
     def division(self, name: str) -> list[BoardRow]:
-        """The rows of a division, best first; Source leads the closed one."""
+        """The rows of a division, best first."""
         return [row for row in self.rows if row.entry.division == name]
 
 

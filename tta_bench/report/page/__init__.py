@@ -13,17 +13,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from tta_bench.records.cell import Cell
-from tta_bench.records.predictions import Predictions
 from tta_bench.report.leaderboard import NO_MARKS, Close
-from tta_bench.report.page import view
-from tta_bench.report.page.data import gather, payload
+from tta_bench.report.page import templates, view
+from tta_bench.report.page.data import Seen, gather, payload
 from tta_bench.report.rows import Comparison
 from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.report.values import Table
@@ -34,16 +32,18 @@ SCRIPTS = (*DRAWING, "core.js", "leaderboard.js", "curves.js", "charts.js")
 
 def page(
     comparison: Comparison,
-    predictions: Callable[[Cell], Predictions],
+    predictions: Callable[[Cell], Seen],
     title: str,
     close: Close = NO_MARKS,
     paper: Table | None = None,
+    tables: tuple[Table, Table] | None = None,
 ) -> str:
     """The page as text; each cell's predictions are asked for once.
 
     Rows that are not distinguishable from the best are marked; published numbers have a section of their own.
+    `tables` are accuracy and time, where they are made already.
     """
-    accuracy, cost = accuracy_table(comparison), time_table(comparison)
+    accuracy, cost = tables or (accuracy_table(comparison), time_table(comparison))
     lines = gather(comparison, accuracy, cost, predictions)
     style, script = text_of("page.css"), _script()
     if paper:  # without the notes that the page shows already
@@ -58,7 +58,7 @@ def page(
             script=Markup(script),
             data=_json(payload(comparison.tasks, lines)),
             facts=view.facts(comparison),
-            warnings=view.warnings(accuracy.notes),
+            warnings=view.warnings((*accuracy.notes, *cost.notes)),
             notes=view.quiet((*close.notes, *accuracy.notes, *cost.notes)),
             heads=view.heads(comparison.tasks, lines),
             rows=view.leaderboard(comparison.tasks, lines, close.labels),
@@ -71,14 +71,7 @@ def page(
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=FunctionLoader(text_of),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    made = templates.environment(__package__)
     made.filters["prose"] = _prose
     return made
 
@@ -100,7 +93,7 @@ def _script() -> str:
 
 def text_of(name: str) -> str:
     """A file of this folder."""
-    return (files(__package__) / name).read_text(encoding="utf-8")
+    return templates.text_of(__package__, name)
 
 
 def _hash(text: str) -> str:

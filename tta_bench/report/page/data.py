@@ -6,13 +6,13 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.records.cell import Cell
-from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.stats import dense
@@ -23,7 +23,16 @@ COSTS = ("× Source", "ms/image", "forwards/image", "backwards/image", "peak MiB
 Z = statistics.NormalDist().inv_cdf(0.975)
 
 Interval = tuple[float, float]
-Seen = tuple[NDArray[np.integer], NDArray[np.bool_]]  # of one cell: which images, and whether they were right
+Answers = tuple[NDArray[np.int32], NDArray[np.bool_]]  # of one cell: which images, and whether they were right
+
+
+class Seen(Protocol):
+    """Of one cell: which images it saw, and whether its predictions were right."""
+
+    @property
+    def index(self) -> NDArray[np.int32]: ...
+    @property
+    def correct(self) -> NDArray[np.bool_]: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Line:
 
 
 def gather(
-    comparison: Comparison, accuracy: Table, cost: Table, predictions: Callable[[Cell], Predictions]
+    comparison: Comparison, accuracy: Table, cost: Table, predictions: Callable[[Cell], Seen]
 ) -> tuple[Line, ...]:
     """Lines in the order of the comparison; each finished cell's predictions are read once."""
     lines = []
@@ -91,17 +100,17 @@ def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def _from_predictions(
-    row: Row, tasks: Sequence[str], scores: Sequence[Value], predictions: Callable[[Cell], Predictions]
+    row: Row, tasks: Sequence[str], scores: Sequence[Value], predictions: Callable[[Cell], Seen]
 ) -> tuple[dict[str, list[dict[str, Any]]], tuple[Interval | None, ...]]:
     curves: dict[str, list[dict[str, Any]]] = {}
-    seen: dict[str, list[Seen]] = {}
+    seen: dict[str, list[Answers]] = {}
     for record in row.records:
         if record.status == "done" and record.samples:
             made = predictions(record.cell)
-            correct = made.correct
-            curves.setdefault(_stream(record.cell), []).append(_curve(record, correct))
-            seen.setdefault(_stream(record.cell), []).append((made.index, correct))
-    # Without the task of each image, a stream over several tasks gives an interval of the average only.
+            index, correct, stream = made.index, made.correct, _stream(record.cell)
+            curves.setdefault(stream, []).append(_curve(record, correct))
+            seen.setdefault(stream, []).append((index, correct))
+    # A stream over several tasks gives an interval of the average only: its images are one sequence.
     errors = {stream: Errors.of(parts) for stream, parts in seen.items()}
     known = [[errors[task]] if task in errors else [] for task in tasks] + [list(errors.values())]
     return curves, tuple(interval(score, those) for score, those in zip(scores, known, strict=True))
@@ -115,9 +124,8 @@ def _stream(cell: Cell) -> str:
 def _curve(record: Record, correct: NDArray[np.bool_]) -> dict[str, Any]:
     """Running accuracy in hundredths of a percent, after (i + 1) / k of the images for each of the k points."""
     n = len(correct)
-    k = min(n, POINTS)
-    ends = np.arange(1, k + 1) * n // max(k, 1)
-    running = np.cumsum(np.add.reduceat(correct.astype(np.int32), np.r_[0, ends[:-1]])) / ends
+    starts, ends = _cuts(n)
+    running = np.cumsum(np.add.reduceat(correct, starts, dtype=np.int32)) / ends
     return {
         "seed": record.cell.seed,
         "images": n,
@@ -125,6 +133,14 @@ def _curve(record: Record, correct: NDArray[np.bool_]) -> dict[str, Any]:
         "running": np.rint(10_000 * running).astype(int).tolist(),
         "end": f"{100 * record.top1:.1f}",
     }
+
+
+@cache
+def _cuts(images: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the parts of a stream between the points of its curve start and end."""
+    points = min(images, POINTS)
+    ends = np.arange(1, points + 1) * images // max(points, 1)
+    return np.concatenate([[0], ends[:-1]]), ends
 
 
 @dataclass(frozen=True)
@@ -136,7 +152,7 @@ class Errors:
     seeds: int
 
     @classmethod
-    def of(cls, parts: Sequence[Seen]) -> Errors:
+    def of(cls, parts: Sequence[Answers]) -> Errors:
         indices, size = dense([index for index, _ in parts])
         deviations = np.zeros(size)
         for index, (_, correct) in zip(indices, parts, strict=True):
