@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.engines import Made, coordinate, make_specs
+from tta_bench.engines.base import State
 from tta_bench.engines.job import JobFolder
 from tta_bench.records.store import Store
 
@@ -35,7 +36,7 @@ class Timed(Made):
         self.seconds += self.seconds_to_read
         return found
 
-    def state(self, job: JobFolder) -> list[str]:
+    def state(self, job: JobFolder) -> list[State]:
         start = time.process_time()
         found = super().state(job)
         self.seconds += time.process_time() - start

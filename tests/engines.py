@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.records import make_record, predict
-from tta_bench.engines.base import ENDED, RUNNING, Engine, Options
+from tta_bench.engines.base import ENDED, RUNNING, Engine, Options, State
 from tta_bench.engines.coordinate import Coordinator
 from tta_bench.engines.job import JobFolder, Ticket
 from tta_bench.engines.journal import FINISHED, Journal
@@ -62,7 +62,7 @@ class Seen(Watcher):
     def on_warning(self, text: str) -> None:
         self.warnings.append(text)
 
-    def on_queue(self, workers: int) -> None:
+    def on_queue(self, workers: int, why: str) -> None:
         self.queued.append(workers)
 
 
@@ -72,7 +72,7 @@ class Made(Engine):
 
     workers: int = 2
     act: Callable[[Ticket, Store], Record] = save_made
-    steps: dict[tuple[str, int], Iterator[str]] = field(default_factory=dict)
+    steps: dict[tuple[str, int], Iterator[State]] = field(default_factory=dict)
     cancelled: list[str] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
     submitted: list[int] = field(default_factory=list)
@@ -92,8 +92,8 @@ class Made(Engine):
             self.steps[job.name, index] = self._live(job, index)
         return {}
 
-    def state(self, job: JobFolder) -> list[str]:
-        return [next(self.steps[job.name, index], ENDED) for index in range(job.handle["workers"])]
+    def state(self, job: JobFolder) -> list[State]:
+        return [next(self.steps[job.name, index], State(ENDED)) for index in range(job.handle["workers"])]
 
     def cancel(self, job: JobFolder) -> None:
         self.cancelled.append(job.name)
@@ -104,13 +104,13 @@ class Made(Engine):
     def close(self) -> None:
         self.closed = True
 
-    def _live(self, job: JobFolder, index: int) -> Iterator[str]:
+    def _live(self, job: JobFolder, index: int) -> Iterator[State]:
         journal = Journal(job.journal(index))
         journal.write("worker", host="n1", pid=1)
         queue = Queue(job, self.content, index)
         while (ticket := queue.take()) is not None:
             journal.write("take", spec=ticket.spec.digest)
-            yield RUNNING  # a worker may be at work when the others look
+            yield State(RUNNING)  # a worker may be at work when the others look
             try:
                 record = self.act(ticket, job.store)
             except Died as error:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.engines import Died, Made, Seen, coordinate, failed, make_specs, save_made
 from tta_bench.engines import Options
-from tta_bench.engines.base import ENDED, WAITING
+from tta_bench.engines.base import ENDED, WAITING, State
 from tta_bench.engines.coordinate import Coordinator
 from tta_bench.engines.job import JobFolder, Ticket
 from tta_bench.engines.journal import Journal
@@ -139,7 +139,7 @@ def test_a_cell_that_all_workers_refuse_is_lost_with_the_reason(store: Store) ->
             while (ticket := queue.take()) is not None:
                 journal.write("take", spec=ticket.spec.digest)
                 journal.write("refuse", spec=ticket.spec.digest, line="n2 has other weights")
-                yield "running"
+                yield State("running")
             journal.write("exit", why="finished")
 
     engine = Refusing(2)
@@ -158,12 +158,12 @@ def test_workers_of_a_manual_job_are_started_by_hand(store: Store) -> None:
     with pytest.raises(UserError, match="--on manual starts no workers: add --detach"):
         coordinator().run(specs)
     job = coordinator().detach(specs)
-    assert engine.state(job) == ["waiting"]
+    assert engine.state(job) == [State("waiting")]
     made = Made()
     made.content = job.read()
     for _ in made._live(job, 0):
-        assert engine.state(job) == ["unknown"], "only its journal is known"
-    assert engine.state(job) == ["ended"]
+        assert engine.state(job) == [State("unknown")], "only its journal is known"
+    assert engine.state(job) == [State("ended")]
 
 
 def test_a_cell_that_a_time_limit_drops_is_reported_at_once(store: Store) -> None:
@@ -260,8 +260,8 @@ def test_workers_of_a_cancelled_job_are_not_replaced(store: Store) -> None:
 class Crowded(Made):
     """A cluster with room for one worker."""
 
-    def state(self, job: JobFolder) -> list[str]:
-        return [next(self.steps[job.name, 0], ENDED)] + [WAITING] * (job.handle["workers"] - 1)
+    def state(self, job: JobFolder) -> list[State]:
+        return [next(self.steps[job.name, 0], State(ENDED))] + [State(WAITING)] * (job.handle["workers"] - 1)
 
 
 def test_workers_that_wait_when_all_is_done_are_taken_back(store: Store) -> None:
@@ -270,6 +270,23 @@ def test_workers_that_wait_when_all_is_done_are_taken_back(store: Store) -> None
     assert (len(records), lost) == (3, [])
     assert set(seen.queued) == {2}
     assert len(engine.withdrawn) == 1
+
+
+class Drained(Made):
+    """A cluster whose scheduler holds the first worker for ever, since its node failed to start it."""
+
+    def state(self, job: JobFolder) -> list[State]:
+        first = min(name for name, _ in self.steps)
+        return [State(ENDED, "launch failed requeued held")] if job.name == first else super().state(job)
+
+
+def test_a_worker_that_its_scheduler_holds_is_replaced(store: Store) -> None:
+    engine, seen = Drained(1), Seen()
+    records, lost = coordinate(engine, store, make_specs(3, 1, 1), seen)
+    assert (len(records), lost) == (3, [])
+    assert seen.warnings == ["worker 0 died (launch failed requeued held)"]
+    assert engine.submitted == [1, 1]
+    assert sorted(engine.withdrawn) == sorted({name for name, _ in engine.steps}), "the held one, too"
 
 
 def test_waiting_workers_of_an_earlier_command_are_left_alone(store: Store) -> None:

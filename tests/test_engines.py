@@ -13,7 +13,7 @@ from tests.denied import denied
 from tests.engines import make_spec
 from tta_bench.cli.main import main
 from tta_bench.engines import Options, engine_class, engines
-from tta_bench.engines.base import Engine
+from tta_bench.engines.base import Engine, State
 from tta_bench.engines.job import Job, JobFolder, Ticket
 from tta_bench.engines.local import Local
 from tta_bench.engines.ray_ import _why, refuse_silent, sharing
@@ -193,3 +193,35 @@ def test_sbatch_refusals_are_one_line(store: Store, monkeypatch: pytest.MonkeyPa
 )
 def test_the_early_signal_leaves_most_of_a_short_time_limit(limit: str, seconds: int) -> None:
     assert early(limit) == seconds
+
+
+SQUEUE = """\
+0 RUNNING None
+1 PENDING Resources
+2 PENDING launch failed requeued held
+3 PENDING JobHeldUser
+4 OUT_OF_MEMORY OutOfMemory
+5 FAILED NonZeroExitCode
+6 COMPLETED None
+7 PENDING launch_failed_requeued_held
+"""
+
+
+def test_slurm_says_why_a_worker_waits_or_has_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
+    answer = subprocess.CompletedProcess(["squeue"], 0, SQUEUE, "")
+    monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: answer)
+    content = Job("slurm", 9, Site().to_json(), (Ticket(make_spec(), 1.0),))
+    folder = JobFolder.create(store, content)
+    folder.keep_handle(content, {"id": "7"})
+    assert Slurm(Options()).state(folder) == [
+        State("running"),
+        State("waiting", "Resources"),
+        State("ended", "launch failed requeued held"),  # only a person can release it
+        State("waiting", "JobHeldUser"),  # a person will
+        State("ended", "out of memory"),
+        State("ended"),
+        State("ended"),
+        State("ended", "launch_failed_requeued_held"),
+        State("ended"),  # squeue has forgotten it
+    ]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.engines import make_specs
 from tta_bench.engines import Options, local
+from tta_bench.engines.base import State
 from tta_bench.engines.coordinate import Coordinator
 from tta_bench.engines.job import Job, JobFolder, Ticket
 from tta_bench.engines.local import Local
@@ -86,7 +87,7 @@ def test_a_later_coordinator_knows_the_gpus_of_the_earlier_one(store: Store, sta
     job = submit(Local(Options(gpus=(0, 1))), store, 2)
     started.end(1)
     later = Local(Options(gpus=(0, 1)))
-    assert later.state(job) == ["running", "ended"]
+    assert later.state(job) == [State("running"), State("ended")]
     submit(later, store, 1)
     assert started.gpus[2:] == [("1", False)]
 
@@ -110,7 +111,7 @@ def test_a_worker_that_dies_before_it_gets_its_job_is_replaced(store: Store, sta
     started.end(0)
     job = submit(engine, store, 2)
     assert [place["pid"] for place in job.handle["processes"]] == [process.pid for process in started.processes[1:]]
-    assert engine.state(job) == ["running", "running"]
+    assert engine.state(job) == [State("running"), State("running")]
 
 
 def test_workers_that_always_die_leave_nothing_behind(

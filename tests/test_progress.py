@@ -68,12 +68,15 @@ def test_a_job_shows_how_far_it_is(terminal: bool) -> None:
 
 def test_queued_workers_are_shown() -> None:
     watcher = live()
-    watcher.on_queue(2)
+    watcher.on_queue(2, "")
     assert watcher.bars.tasks[watcher.all].fields["note"] == "2 workers queued"
-    watcher.on_queue(0)
+    watcher.on_queue(2, "ReqNodeNotAvail, UnavailableNodes:gpu[01-40], Reserved for maintenance")
+    assert watcher.bars.tasks[watcher.all].fields["note"] == "2 workers queued: ReqNodeNotAvail, [...]"
+    watcher.on_queue(0, "")
     assert watcher.bars.tasks[watcher.all].fields["note"] == ""
     file = io.StringIO()
     with watch(1, Console(file=file)) as plain:
-        for workers in (1, 1, 0, 1):
-            plain.on_queue(workers)
-    assert file.getvalue() == 2 * "1 worker queued\n", "once each time the queue fills"
+        for workers, why in ((1, ""), (1, ""), (1, "Resources"), (1, ""), (1, "Resources"), (0, ""), (1, "Priority")):
+            plain.on_queue(workers, why)
+    said = ["1 worker queued", "1 worker queued: Resources", "1 worker queued: Priority"]
+    assert file.getvalue().splitlines() == said, "each reason once each time the queue fills"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +71,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Cluster]
         del os.environ["SLURM_CONF"]
 
 
+@pytest.fixture(autouse=True)
+def _two_idle_nodes(cluster: slurm.Cluster) -> None:
+    cluster.recover()
+
+
+def end_of(process: subprocess.Popen[str], cluster: slurm.Cluster) -> str:
+    """What a successful run has shown."""
+    try:
+        shown, errors = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        shown, errors = process.communicate()
+        raise AssertionError(f"{shown}{errors}\n{cluster.describe()}") from None
+    assert process.returncode == 0, shown + errors
+    return shown
+
+
 def test_slurm_gives_the_records_of_a_plain_run_whoever_is_killed(home: Path, cluster: slurm.Cluster) -> None:
     folder = home / "slurm"
     first = start(home, "slurm", "--on", "slurm", "--jobs", 2)
@@ -116,9 +136,7 @@ def test_a_worker_takes_no_new_cell_after_the_early_signal_and_is_replaced(home:
     life = wait_for(lambda: working(folder))
     (job,) = JobFolder.all(Store(folder))
     cluster.call("scancel", "--batch", "--signal=USR1", str(job.handle["id"]))
-    shown, errors = first.communicate(timeout=600)
-    assert first.returncode == 0, shown + errors
-    assert "WARNING" not in shown, "nothing was lost"
+    assert "WARNING" not in end_of(first, cluster), "nothing was lost"
     life.follow()
     assert life.exit == "was stopped"
     assert life.spec == "", "its last cell is finished"
@@ -149,12 +167,27 @@ def test_a_node_that_never_comes_back_costs_its_running_cell(home: Path, cluster
     first = start(home, "node", "--on", "slurm", "--jobs", 2)
     wait_for(lambda: working(folder))
     cluster.lose("n1")
-    try:
-        shown, errors = first.communicate(timeout=600)
-        assert first.returncode == 0, shown + errors
-        assert results(folder) == results(home / "plain")
-        assert len(ended(folder)) == len(set(ended(folder))) == CELLS
-    finally:
-        cluster.call("scancel", "--user=root")  # Slurm starts the lost worker again some minutes later
-        cluster.start_node("n1")
-        cluster.wait_until_idle()
+    end_of(first, cluster)
+    assert results(folder) == results(home / "plain")
+    assert len(ended(folder)) == len(set(ended(folder))) == CELLS
+
+
+def test_the_reason_is_shown_for_which_workers_wait(home: Path, cluster: slurm.Cluster) -> None:
+    folder = home / "drained"
+    cluster.call("scontrol", "update", "nodename=n1,n2", "state=drain", "reason=test")
+    first = start(home, "drained", "--on", "slurm", "--jobs", 1)
+    reason = wait_for(lambda: _waiting(folder))
+    assert "nodes" in reason.lower(), reason
+    time.sleep(5)  # the command asks every two seconds
+    cluster.call("scontrol", "update", "nodename=n1,n2", "state=resume")
+    shown = end_of(first, cluster)
+    assert f"1 worker queued: {reason}" in shown
+    assert results(folder) == results(home / "plain")
+
+
+def _waiting(folder: Path) -> str:
+    """Why worker 0 waits."""
+    if not Store(folder).manifest.exists():
+        return ""
+    found = re.search(r"waiting, 0 cells done \((.*)\)$", status(folder), re.MULTILINE)
+    return found[1] if found else ""

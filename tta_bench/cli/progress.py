@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,7 +101,7 @@ class RunWatcher(Watcher):
         self.reused = 0
         self.caching = Lines(console)
         self.waits = False
-        self.queued = 0
+        self.said: set[str] = set()  # why workers wait
 
     def on_cache(self, name: str, done: int, total: int) -> None:
         self.caching.update(f"caching {name}", done, total)
@@ -110,10 +111,12 @@ class RunWatcher(Watcher):
             self.waits = True
             self.console.print(f"Waiting for {cells} cells that other processes are running")
 
-    def on_queue(self, workers: int) -> None:
-        if workers and not self.queued:
-            self.console.print(_queued(workers))
-        self.queued = workers
+    def on_queue(self, workers: int, why: str) -> None:
+        if not workers:
+            self.said.clear()
+        elif not self.said or (why and why not in self.said):  # reasons come and go
+            self.console.print(_queued(workers, why), soft_wrap=True)
+            self.said |= {"", why}
 
     def on_warning(self, text: str) -> None:
         self.console.print(f"WARNING {text}", style="bold red", soft_wrap=True)
@@ -206,8 +209,8 @@ class LiveWatcher(RunWatcher):
             self.shown = time.monotonic()
             self.bars.update(self.one, completed=images, note=f"{100 * accuracy:.1f} %")
 
-    def on_queue(self, workers: int) -> None:
-        self.bars.update(self.all, note=_queued(workers) if workers else "")
+    def on_queue(self, workers: int, why: str) -> None:
+        self.bars.update(self.all, note=_queued(workers, textwrap.shorten(why, 40)) if workers else "")
 
     def on_record(self, record: Record, is_new: bool) -> None:
         super().on_record(record, is_new)
@@ -239,8 +242,8 @@ def watch(cells: int, console: Console) -> Iterator[RunWatcher]:
         yield watcher
 
 
-def _queued(workers: int) -> str:
-    return f"{workers} worker{'s'[: workers != 1]} queued"  # short: it stands beside a bar
+def _queued(workers: int, why: str) -> str:
+    return f"{workers} worker{'s'[: workers != 1]} queued{f': {why}' if why else ''}"  # short: it is beside a bar
 
 
 def _line(record: Record) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from tta_bench.engines.tickets import Hints
 
 WAITING, RUNNING, ENDED, UNKNOWN = "waiting", "running", "ended", "unknown"
+
+
+class State(NamedTuple):
+    """What a worker does, and why, in the words of its scheduler."""
+
+    word: str
+    why: str = ""
+
+    @property
+    def death(self) -> str:
+        """How a worker has ended that did not say so itself."""
+        return f"died ({self.why})" if self.why else "died"
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,7 @@ class Engine(ABC):
         """Start workers with the indices 0, 1, …; returns plain data by which they can be found again."""
 
     @abstractmethod
-    def state(self, job: JobFolder) -> list[str]:
+    def state(self, job: JobFolder) -> list[State]:
         """The state of each worker."""
 
     @abstractmethod

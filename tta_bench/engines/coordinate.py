@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tta_bench.engines.base import WAITING, Engine
+from tta_bench.engines.base import ENDED, WAITING, Engine, State
 from tta_bench.engines.job import Job, JobFolder
 from tta_bench.engines.journal import FINISHED, REFUSED, Life
 from tta_bench.engines.tickets import Hints, tickets
@@ -100,24 +100,25 @@ class Coordinator:
     def follow(self) -> None:
         """Read what workers have written since the last time, and notice those that have ended."""
         is_time = time.monotonic() - self._asked >= self.ask
-        states: dict[str, list[str]] = {}
-        queued = 0
+        states: dict[str, list[State]] = {}
+        queued: list[str] = []  # why workers wait
         for worker in self.workers:
             if worker.is_over:
                 continue
             if is_time and worker.job.name not in states:
                 states[worker.job.name] = self.engine.state(worker.job)
-            state = states.get(worker.job.name, [])
+            found = states.get(worker.job.name)
+            state = found[worker.index] if found else None
             # Asked before the journal is read: what a worker that has ended wrote last is then in it.
             for line in worker.life.follow():
                 self._take(worker, line)
-            if worker.life.exit or (state and is_dead(state[worker.index], worker.life)):
-                self._end(worker)
-            elif state and state[worker.index] == WAITING:
-                queued += 1
+            if worker.life.exit or (state and is_dead(state, worker.life)):
+                self._end(worker, state or State(ENDED))
+            elif state and state.word == WAITING:
+                queued.append(state.why)
         if is_time:
             self._asked = time.monotonic()
-            self.watcher.on_queue(queued)
+            self.watcher.on_queue(len(queued), "; ".join(dict.fromkeys(filter(None, queued))))
         self._read_records()
 
     def cancel(self) -> None:
@@ -129,8 +130,8 @@ class Coordinator:
                 self.watcher.on_warning(f"job {name} may still run: {error}")
 
     def _withdraw(self) -> None:
-        """Take back our own workers that wait. Another command may need those of an earlier job."""
-        for name in {worker.job.name for worker in self.workers if not worker.is_over} & self._submitted:
+        """Take back our own workers that wait, or are held. Another command may need those of an earlier job."""
+        for name in self._submitted:
             with suppress(UserError):  # then they start later, and end at once
                 self.engine.withdraw(JobFolder(self.store, name))
 
@@ -240,7 +241,7 @@ class Coordinator:
             self.ended[digest] = record
             self.watcher.on_record(replace(record, label=self._requests[digest].label), announced.is_new)
 
-    def _end(self, worker: Worker) -> None:
+    def _end(self, worker: Worker, state: State) -> None:
         """Take note of a worker that has ended, and of the cell that it left unfinished."""
         worker.is_over = True
         worker.watcher.on_worker_end()
@@ -259,7 +260,7 @@ class Coordinator:
             self.reasons |= dict.fromkeys(self._requests, CANCELLED)
             return
         last = worker.job.last_lines(worker.index)
-        what = f"{name} {life.exit or 'died'}{f': {last}' if last else ''}"
+        what = f"{name} {life.exit or state.death}{f': {last}' if last else ''}"
         self.due += 1
         self.barren += not life.ended
         if not life.exit or life.spec:

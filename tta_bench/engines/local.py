@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, Options
+from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, Options, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.tickets import Hints, passes
 from tta_bench.errors import UserError
@@ -75,11 +75,11 @@ class Local(Engine):
         self._started |= {process.pid: process for process in served}
         return {"host": socket.gethostname(), "processes": [self._places[process.pid] for process in served]}
 
-    def state(self, job: JobFolder) -> list[str]:
+    def state(self, job: JobFolder) -> list[State]:
         handle = job.handle
         if handle["host"] != socket.gethostname():
-            return [UNKNOWN] * len(handle["processes"])
-        return [RUNNING if self._is_running(process) else ENDED for process in handle["processes"]]
+            return [State(UNKNOWN)] * len(handle["processes"])
+        return [State(RUNNING if self._is_running(process) else ENDED) for process in handle["processes"]]
 
     def cancel(self, job: JobFolder) -> None:
         handle = job.handle

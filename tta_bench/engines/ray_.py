@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, Options
+from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, Options, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.tickets import Hints
 from tta_bench.errors import UserError
@@ -71,7 +71,7 @@ class Ray(Engine):
             made.remote([*words, job.name, str(index)], str(job.log(index)), options["num_gpus"])
         return {"address": self.options.address}
 
-    def state(self, job: JobFolder) -> list[str]:
+    def state(self, job: JobFolder) -> list[State]:
         self._connect(str(job.handle.get("address", "")))
         return [self._state(job, index) for index in range(int(job.handle["workers"]))]
 
@@ -82,7 +82,7 @@ class Ray(Engine):
 
     def withdraw(self, job: JobFolder) -> None:
         for index, state in enumerate(self.state(job)):
-            if state == WAITING:
+            if state.word == WAITING:
                 self._kill(job, index)
 
     def close(self) -> None:
@@ -94,12 +94,12 @@ class Ray(Engine):
         with suppress(ValueError):  # it has ended
             self._ray.kill(self._ray.get_actor(_name(job, index), namespace=NAMESPACE))
 
-    def _state(self, job: JobFolder, index: int) -> str:
+    def _state(self, job: JobFolder, index: int) -> State:
         try:
             self._ray.get_actor(_name(job, index), namespace=NAMESPACE)
         except ValueError:
-            return ENDED
-        return RUNNING if job.journal(index).exists() else WAITING
+            return State(ENDED)
+        return State(RUNNING if job.journal(index).exists() else WAITING)
 
     def _connect(self, address: str) -> None:
         if self._is_connected or self._ray.is_initialized():

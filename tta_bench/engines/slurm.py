@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, WAITING, Engine, Options
+from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, WAITING, Engine, Options, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
 
@@ -23,6 +23,8 @@ TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?
 OWN = frozenset({"array", "output", "error", "parsable", "wrap", "job-name", "chdir"})  # options that are set here
 ACTIVE = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 QUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+HELD = frozenset({"launch failed requeued held", "JobHoldMaxRequeue"})  # reasons: only a person can release such a job
+NO_REASON = frozenset({"", "None", "NonZeroExitCode"})
 PATIENCE = 60.0  # seconds for a command of Slurm
 
 
@@ -54,19 +56,19 @@ class Slurm(Engine):
             raise UserError(f"sbatch refused the job: {_reason(done)} ({_options(self.options)})")
         return {"id": done.stdout.strip().partition(";")[0]}
 
-    def state(self, job: JobFolder) -> list[str]:
+    def state(self, job: JobFolder) -> list[State]:
         handle = job.handle
         workers = int(handle["workers"])
-        done = _call(["squeue", "--noheader", "--array", "--states=all", "--format=%K %T", f"--jobs={handle['id']}"])
+        done = _call(["squeue", "--noheader", "--array", "--states=all", "--format=%K %T %r", f"--jobs={handle['id']}"])
         if done.returncode:
             # Slurm forgets a job some minutes after its end; a controller that does not answer says nothing about it.
             is_forgotten = "Invalid job id" in done.stderr
-            return [ENDED if is_forgotten else UNKNOWN] * workers
-        found = dict.fromkeys(range(workers), ENDED)
+            return [State(ENDED if is_forgotten else UNKNOWN)] * workers
+        found = dict.fromkeys(range(workers), State(ENDED))
         for line in done.stdout.splitlines():
-            index, _, state = line.strip().partition(" ")
+            index, word, why = [*line.strip().split(" ", 2), "", ""][:3]
             if index.isdecimal():
-                found[int(index)] = RUNNING if state in ACTIVE else WAITING if state in QUEUED else ENDED
+                found[int(index)] = state_of(word, why)
         return [found[index] for index in range(workers)]
 
     def cancel(self, job: JobFolder) -> None:
@@ -76,6 +78,17 @@ class Slurm(Engine):
 
     def withdraw(self, job: JobFolder) -> None:
         _call(["scancel", "--state=PENDING", str(job.handle["id"])])
+
+
+def state_of(word: str, reason: str) -> State:
+    """A worker's state by Slurm's word and reason."""
+    why = "" if reason in NO_REASON else reason
+    if word in ACTIVE:
+        return State(RUNNING)
+    if word in QUEUED and why.replace("_", " ") not in HELD:  # versions differ in how they write it
+        return State(WAITING, why)
+    is_plain = word in QUEUED or word in ("COMPLETED", "FAILED")
+    return State(ENDED, why if is_plain else word.lower().replace("_", " "))  # out of memory, node fail, …
 
 
 def script(job: JobFolder) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tta_bench.engines import Options, engine_class
-from tta_bench.engines.base import ENDED, UNKNOWN, WAITING
+from tta_bench.engines.base import ENDED, UNKNOWN, WAITING, State
 from tta_bench.engines.job import Job, JobFolder
 from tta_bench.engines.journal import Life
 from tta_bench.errors import UserError
@@ -28,7 +28,7 @@ class WorkerStatus:
     of: int
     accuracy: float
     done: int
-    reason: str  # why it has ended, and what it refused
+    reason: str  # why it waits or has ended, and what it refused
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def status(folder: JobFolder) -> JobStatus:
     workers = [
         WorkerStatus(
             name=str(index),
-            state=ENDED if life.exit else state,
+            state=ENDED if life.exit else state.word,
             host=life.host,
-            spec=specs.get(life.spec) if not life.exit and state != ENDED else None,
+            spec=specs.get(life.spec) if not life.exit and state.word != ENDED else None,
             images=life.images,
             of=life.of,
             accuracy=life.accuracy,
@@ -84,11 +84,12 @@ def status(folder: JobFolder) -> JobStatus:
     return JobStatus(folder, str(handle["engine"]), len(specs), len(ended) - failed, failed, running, workers, left)
 
 
-def _reason(life: Life, state: str) -> str:
-    """Why a worker has ended, and what it refused to run."""
+def _reason(life: Life, state: State) -> str:
+    """Why a worker waits or has ended, and what it refused to run."""
     lines = list(dict.fromkeys(life.refused.values()))
     refused = [f"refused {len(life.refused)} cell{'s'[: len(life.refused) != 1]}: {'; '.join(lines)}"] if lines else []
-    return ", ".join([*filter(None, [life.exit or ("died" if state == ENDED else "")]), *refused])
+    why = life.exit or (state.death if state.word == ENDED else state.why)
+    return ", ".join([*filter(None, [why]), *refused])
 
 
 def cancel(folder: JobFolder) -> None:
@@ -98,11 +99,11 @@ def cancel(folder: JobFolder) -> None:
     engine_class(str(folder.handle["engine"]))(Options()).cancel(folder)
 
 
-def _states(folder: JobFolder, engine: str, workers: int) -> list[str]:
+def _states(folder: JobFolder, engine: str, workers: int) -> list[State]:
     try:
         return engine_class(engine)(Options()).state(folder)
     except UserError:  # its scheduler cannot be reached from here
-        return [UNKNOWN] * workers
+        return [State(UNKNOWN)] * workers
 
 
 def _seconds_left(job: Job, lives: Sequence[Life], workers: Sequence[WorkerStatus]) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from tta_bench.engines.base import ENDED, UNKNOWN, Engine
+from tta_bench.engines.base import ENDED, UNKNOWN, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.journal import Life
 from tta_bench.records.store import Store
@@ -50,9 +50,10 @@ class Announced:
 def running(store: Store, name: str, engine: Engine) -> list[JobFolder]:
     """The jobs of an engine in a folder that have not ended."""
     jobs = [job for job in JobFolder.all(store) if job.handle["engine"] == name]
-    return [job for job in jobs if any(state != ENDED for state in engine.state(job))]
+    return [job for job in jobs if any(state.word != ENDED for state in engine.state(job))]
 
 
-def is_dead(state: str, life: Life) -> bool:
+def is_dead(state: State, life: Life) -> bool:
     """Whether a worker has ended, or has been silent for so long that its engine may not know about it any more."""
-    return state == ENDED or (state == UNKNOWN and bool(life.at) and time.time() - life.at > SILENT)
+    is_silent = bool(life.at) and time.time() - life.at > SILENT
+    return state.word == ENDED or (state.word == UNKNOWN and is_silent)

@@ -33,8 +33,8 @@ class Watcher:
     def on_wait(self, cells: int) -> None:
         """All cells that are left are run by other processes."""
 
-    def on_queue(self, workers: int) -> None:
-        """So many workers wait for a place on their cluster; asked every few seconds."""
+    def on_queue(self, workers: int, why: str) -> None:
+        """So many workers wait for a place on their cluster, and why, if it says so; asked every few seconds."""
 
     def on_warning(self, text: str) -> None:
         """A warning for readers of the results."""
