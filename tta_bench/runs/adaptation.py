@@ -88,76 +88,101 @@ def adapt(setup: Setup, host: Host) -> Measured:
 def _adapt(setup: Setup, host: Host) -> Measured:
     device, present = setup.device, threads()
     memory.start(device)
-    building, adapting = Stopwatch(device), Stopwatch(device)
-    reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
+    building = Stopwatch(device)
     with building:
         session = Session(setup)
     method = session.method
     how, cost = _prepare(session, host)
     if cost is not None:
         memory.start(device)  # the memory of preparing once is not the memory of adapting
-
-    live = setup.live or Live()
-    require_predict(method, live)
-    timetable, standby = Schedule(live), Standby(session, live)
-    watch = Watch(method, session.model, present)
-    reset_batches: list[int] = []
-    laps: list[float] = []
-    batch, images = torch.empty(0), 0
-    with CostCounter(session.model) as counted, closing(loading.on_device(host.batches(), device)) as batches:
-        while True:
-            with reading:
-                following = next(batches, None)
-            if following is None:
-                break
-            batch, turn = following, timetable.next()
-            if turn == "adapt":
-                if timetable.may_miss:
-                    standby.start()
-                resets = method.resets
-                before = counted.sample_forwards, counted.sample_backwards
-                with watch.step(batch), adapting:
-                    logits = session.adapt(batch)
-                timetable.spend(counted.sample_forwards - before[0], counted.sample_backwards - before[1], len(batch))
-                laps.append(adapting.laps[-1])
-                if method.resets > resets:
-                    reset_batches.append(len(laps) - 1)
-            else:
-                with counted.paused():
-                    logits = standby.predict(batch, is_busy=turn == "busy")
-                laps.append(0.0)
-            host.answer(answer_of(logits, len(batch), setup.num_classes, after=images))
-            images += len(batch)
-
+    seen = Pass(session, Watch(method, session.model, present))
+    seen.run(host)
     measured = Measured(
         score_point=method.score_point,
         needs_source=method.needs_source,
         resets=method.resets,
-        reset_batches=reset_batches,
+        reset_batches=seen.reset_batches,
         seconds={
-            "adapt": adapting.total,
-            "first_batch": adapting.laps[0],
-            "load": reading.total,
+            "adapt": seen.adapting.total,
+            "first_batch": seen.adapting.laps[0],
+            "load": seen.reading.total,
             "prepare": cost.seconds if cost else 0.0,
             "build": building.total,
         },
-        batch_seconds=laps,
-        adapted_batches=timetable.adapted if setup.live else None,
-        schedule=schedule_digest(timetable.adapted) if setup.live else "",
-        sample_forwards=counted.sample_forwards,
-        sample_backwards=counted.sample_backwards,
+        batch_seconds=seen.laps,
+        adapted_batches=seen.timetable.adapted if setup.live else None,
+        schedule=schedule_digest(seen.timetable.adapted) if setup.live else "",
+        sample_forwards=seen.counted.sample_forwards,
+        sample_backwards=seen.counted.sample_backwards,
         prepared=how,
         prepare_forwards=cost.sample_forwards if cost else 0,
         prepare_backwards=cost.sample_backwards if cost else 0,
         memory={**memory.peak(device), "prepare_bytes": cost.bytes if cost else 0},
         environment=environment.describe(device),
-        remarks=watch.close(),
+        remarks=seen.watch.close(),
     )
-    # The last batch again, when everything is measured: counting operations would slow a timed batch down.
-    times = 0 if setup.compile else min(3, 1 + len(laps) // FEW)
-    uncounted = max((flops.uncounted_forwards(session.model, session.adapt, batch) for _ in range(times)), default=0.0)
-    remark = flops.remark(uncounted, method.computes_besides)
-    return replace(measured, remarks=[*measured.remarks, *filter(None, [remark])])
+    return replace(measured, remarks=[*measured.remarks, *seen.uncounted_work()])
+
+
+class Pass:
+    """One pass of a method over a stream, and what it cost."""
+
+    def __init__(self, session: Session, watch: Watch) -> None:
+        live, device = session.setup.live or Live(), session.setup.device
+        require_predict(session.method, live)
+        self.session, self.watch = session, watch
+        self.adapting = Stopwatch(device)
+        self.reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
+        self.counted = CostCounter(session.model)
+        self.timetable, self._standby = Schedule(live), Standby(session, live)
+        self.laps: list[float] = []
+        self.reset_batches: list[int] = []
+        self._last = torch.empty(0)
+
+    def run(self, host: Host) -> None:
+        """Answer all batches of a host."""
+        setup, images = self.session.setup, 0
+        with self.counted, closing(loading.on_device(host.batches(), setup.device)) as batches:
+            while True:
+                with self.reading:
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                turn = self.timetable.next()
+                if turn == "adapt":
+                    logits = self._adapt(batch)
+                else:
+                    with self.counted.paused():
+                        logits = self._standby.predict(batch, is_busy=turn == "busy")
+                    self.laps.append(0.0)
+                host.answer(answer_of(logits, len(batch), setup.num_classes, after=images))
+                images += len(batch)
+                self._last = batch
+
+    def _adapt(self, batch: Tensor) -> Tensor:
+        counted, method = self.counted, self.session.method
+        if self.timetable.may_miss:
+            self._standby.start()
+        resets = method.resets
+        before = counted.sample_forwards, counted.sample_backwards
+        with self.watch.step(batch), self.adapting:
+            logits = self.session.adapt(batch)
+        self.timetable.spend(counted.sample_forwards - before[0], counted.sample_backwards - before[1], len(batch))
+        self.laps.append(self.adapting.laps[-1])
+        if method.resets > resets:
+            self.reset_batches.append(len(self.laps) - 1)
+        return logits
+
+    def uncounted_work(self) -> list[str]:
+        """A remark if the method computes more than its passes show.
+
+        It adapts to the last batch again, when everything is measured: counting operations slows a batch down.
+        """
+        session = self.session
+        times = 0 if session.setup.compile else min(3, 1 + len(self.laps) // FEW)
+        found = (flops.uncounted_forwards(session.model, session.adapt, self._last) for _ in range(times))
+        remark = flops.remark(max(found, default=0.0), session.method.computes_besides)
+        return [remark] if remark else []
 
 
 def _prepare(session: Session, host: Host) -> tuple[str, Cost | None]:
