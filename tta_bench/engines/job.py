@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tta_bench import parse, validate
+from tta_bench.checked import parse, validate
 from tta_bench.engines.journal import Life
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole

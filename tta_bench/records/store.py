@@ -30,7 +30,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tta_bench import parse, validate
+from tta_bench.checked import parse, validate
 from tta_bench.errors import RunStopped, UserError
 from tta_bench.files import create_whole, folder_below, now, process_name, read_whole, remove_leftovers, write_whole
 from tta_bench.records.cell import Cell
