@@ -21,7 +21,7 @@ from tta_bench.checked.annotations import Count, Whole
 from tta_bench.checked.parse import from_json
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole, write_whole
-from tta_bench.records.store import refuse_unfit
+from tta_bench.records.output import refuse_unfit
 
 Floats = NDArray[np.float32]
 KIND = "inspection"
