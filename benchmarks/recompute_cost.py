@@ -15,7 +15,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.records import keep, make_record
-from tta_bench.records.store import Store, _read_once
+from tta_bench.records.reading import _read_once
+from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
 
 CELLS, ROUNDS = 500, 5

@@ -13,13 +13,15 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
-from tests import boards
+from tests import boards, downloads
 from tests.boards import ENTRY, submit, whole_run
 from tests.folders import make_inspection, make_run, make_sweep
+from tests.servers import Website, serve
 from tests.small import stir
 from tests.vits import TINY
 from tta_bench.board.submission import Who
 from tta_bench.cli.main import main
+from tta_bench.download import transfer
 from tta_bench.registry import installed
 from tta_bench.suites import suite as suites
 from tta_bench.verify import streams
@@ -86,6 +88,20 @@ def sweep_folder(tmp_path: Path) -> Path:
 def seen(tmp_path: Path) -> Path:
     """An inspection's folder, for figures."""
     return make_inspection(tmp_path / "seen")
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Downloads in small chunks, and tries again at once."""
+    monkeypatch.setattr(transfer, "PAUSE", 0.001)
+    monkeypatch.setattr(transfer, "CHUNK", 8192)
+
+
+@pytest.fixture
+def website(hurried: None) -> Iterator[Website]:
+    """A server on loopback that has a small CIFAR-10-C.tar."""
+    with serve(Website({"CIFAR-10-C.tar": downloads.TAR})) as site:
+        yield site
 
 
 @pytest.fixture(scope="session")

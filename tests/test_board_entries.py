@@ -15,10 +15,10 @@ from tests import boards
 from tests.boards import ENTRY, changed_run, refused, signed, submit, whole_record, whole_run
 from tests.conftest import Cli
 from tests.records import keep
-from tta_bench import validate
 from tta_bench.board.answer import Answer
 from tta_bench.board.check import check
 from tta_bench.board.submission import FILE, RUN, Entry, Rerun, Retraction, read_board, read_entry, read_submission
+from tta_bench.checked import validate
 from tta_bench.errors import UserError
 from tta_bench.packed.pack import pack
 from tta_bench.records.predictions import Predictions

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from tests import trees
-from tta_bench import identity
 from tta_bench.datasets import Dataset, kind, kinds, open_dataset
 from tta_bench.datasets.imagenet import wnids
 from tta_bench.errors import UserError
+from tta_bench.identity import code
 
 
 def test_the_code_of_one_kind_leaves_the_cells_of_the_others_valid() -> None:
     every = {name: kind(name) for name in kinds().names()}
     for name, cls in every.items():
-        found = identity._closure(cls.code, {"tta_bench"})
+        found = code._closure(cls.code, {"tta_bench"})
         assert not found & ({other.__module__ for other in every.values()} - {cls.__module__}), name
         assert "tta_bench.datasets" not in found
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from tta_bench import identity as code
 from tta_bench import registry
 from tta_bench.errors import UserError
-from tta_bench.identity import HARNESS, SHAPES_NOTHING, class_hash, code_hash, harness_hash, source_file, syntax
+from tta_bench.identity import code
+from tta_bench.identity.code import HARNESS, SHAPES_NOTHING, class_hash, code_hash, harness_hash, source_file
+from tta_bench.identity.syntax import syntax
 
 SOURCE = '''"""What it does."""
 from __future__ import annotations
@@ -127,13 +128,14 @@ def test_published_images_do_not_depend_on_the_code_that_draws_corruptions() -> 
 
 def test_the_code_that_every_method_runs_through_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that the runner imports is in the list, or clearly changes no result."""
-    shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.identity", "tta_bench.declared"}
+    shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.declared"}
+    shapes_nothing |= {f"tta_bench.identity.{name}" for name in ("code", "syntax")}
     shapes_nothing |= {f"tta_bench.records.{name}" for name in ("cell", "conditions", "predictions", "record")}
-    shapes_nothing |= {f"tta_bench.{name}" for name in ("annotations", "parse", "plugins", "validate")}
     reached = code._closure("tta_bench.runs.runner", {"tta_bench"})
     rooms = {f"tta_bench.{room}" for room in ("data", "measure", "models", "streams")}  # hold a docstring
     assert reached - shapes_nothing - {f"tta_bench.{name}" for name in HARNESS} <= rooms
     assert all(source_file(f"tta_bench.{name}") for name in HARNESS)
+    assert all(map(source_file, shapes_nothing)), "a module that moved leaves no name behind"
     assert "data.cache" in HARNESS, "it supplies pixels"
     before = harness_hash()
     harness_hash.cache_clear()
@@ -187,7 +189,7 @@ def test_a_class_of_a_script_is_hashed_without_its_prose(tmp_path: Path) -> None
 
     def hashed(words: str, rate: float) -> str:
         script.write_text(
-            "from tta_bench.identity import class_hash\n\n\n"
+            "from tta_bench.identity.code import class_hash\n\n\n"
             f'class Mine:\n    """{words}"""\n\n    rate = {rate}  # {words}\n\n\nprint(class_hash(Mine))\n'
         )
         return subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
@@ -201,7 +203,7 @@ def test_the_bases_of_a_class_of_a_script_count(tmp_path: Path) -> None:
     def hashed(rate: float, scale: float) -> str:
         module.write_text(f"class Far:\n    scale = {scale}\n")
         script.write_text(
-            "from bases_of_mine import Far\nfrom tta_bench.identity import class_hash\n\n\n"
+            "from bases_of_mine import Far\nfrom tta_bench.identity.code import class_hash\n\n\n"
             f"class Base(Far):\n    rate = {rate}\n\n\nclass Mine(Base):\n    pass\n\n\nprint(class_hash(Mine))\n"
         )
         words = [sys.executable, "-B", script]

@@ -13,7 +13,7 @@ import pytest
 
 from tests import hubs, trees
 from tests.works import CPU, requests
-from tta_bench import identity as code
+from tta_bench.identity import code
 from tta_bench.records.store import Store
 from tta_bench.runs import known as knowing
 from tta_bench.runs.bind import Binder

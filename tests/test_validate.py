@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from tta_bench import parse, validate
+from tta_bench.checked import parse, validate
 from tta_bench.errors import UserError
 
 Count = Annotated[int, Meta(ge=1)]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from tta_bench.identity import source_file
+from tta_bench.identity.code import source_file
 
 
 def constants(module: str, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench import declared, plugins, settings
 from tta_bench.errors import MissingPackage, UserError, needs_packages
-from tta_bench.identity import base_modules, class_hash, code_hash, is_outdated, loaded_hash, source_file
+from tta_bench.identity.code import base_modules, class_hash, code_hash, is_outdated, loaded_hash, source_file
 from tta_bench.plugins import NAME, Group
 
 if TYPE_CHECKING:

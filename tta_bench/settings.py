@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tta_bench import validate
+from tta_bench.checked import validate
 from tta_bench.errors import UserError
 
 if TYPE_CHECKING:

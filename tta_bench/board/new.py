@@ -7,8 +7,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from tta_bench import plugins, validate
+from tta_bench import plugins
 from tta_bench.board.submission import DEFAULTS, FILE, RUN, TODO, Entry, Package, Who, write_entry
+from tta_bench.checked import validate
 from tta_bench.errors import UserError
 from tta_bench.packed.pack import pack
 from tta_bench.papers.answers import BASELINE

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Literal
 
-from tta_bench import validate
 from tta_bench.board.submission import FILE, Entry, Rerun, Submission, write_entry
+from tta_bench.checked import validate
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.runs.site import Site

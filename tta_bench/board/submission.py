@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from tta_bench import parse, validate
-from tta_bench.annotations import Count, Name
+from tta_bench.checked import parse, validate
+from tta_bench.checked.annotations import Count, Name
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole, write_whole
 from tta_bench.packed.places import run_folder

@@ -129,8 +129,8 @@ def run_new(args: argparse.Namespace) -> int:
 
 
 def run_schema(args: argparse.Namespace) -> int:
-    from tta_bench import validate
     from tta_bench.board.submission import Entry
+    from tta_bench.checked import validate
 
     print(json.dumps(validate.json_schema(Entry), indent=1))
     return 0

@@ -165,7 +165,7 @@ def seems_there(dataset: Dataset, task: str) -> bool:
 
 
 def _datasets() -> None:
-    from tta_bench import validate
+    from tta_bench.checked import validate
     from tta_bench.datasets import kind, kinds
 
     rows, problems = [], []

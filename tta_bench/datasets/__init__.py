@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tta_bench import plugins, validate
+from tta_bench import plugins
+from tta_bench.checked import validate
 from tta_bench.datasets.base import Dataset
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.plugins import Group

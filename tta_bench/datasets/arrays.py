@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from tta_bench.annotations import Count, Folder, Partial, Published, Text
+from tta_bench.checked.annotations import Count, Folder, Partial, Published, Text
 from tta_bench.datasets.array_files import PIXELS, ArrayFile, load_labels, map_images
 from tta_bench.datasets.listing import is_file
 from tta_bench.datasets.on_disk import OnDisk

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.annotations import Partial, Severity
+from tta_bench.checked.annotations import Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.array_files import PIXELS, ArrayFile, load_labels, map_images

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from tta_bench.annotations import Folder, Partial, Published, Resizing
+from tta_bench.checked.annotations import Folder, Partial, Published, Resizing
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_unknown_classes
 from tta_bench.datasets.listing import complaint, list_folders, list_names

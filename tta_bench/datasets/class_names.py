@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from tta_bench.annotations import Text
+from tta_bench.checked.annotations import Text
 from tta_bench.errors import UserError, some
 
 ClassNames = Annotated[

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tta_bench.annotations import Partial, Severity
+from tta_bench.checked.annotations import Partial, Severity
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets.files import FolderImages, TarImages
 from tta_bench.datasets.listing import Classes, is_file, is_folder, is_there, list_folders

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from tta_bench.annotations import Severity
+from tta_bench.checked.annotations import Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets import digit_pairs

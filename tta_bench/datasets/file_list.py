@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from tta_bench.annotations import Folder, Partial, Published, Resizing, Text
+from tta_bench.checked.annotations import Folder, Partial, Published, Resizing, Text
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind
 from tta_bench.datasets.listing import is_file, missing_from

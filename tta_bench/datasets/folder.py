@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tta_bench.annotations import Folder, Resizing
+from tta_bench.checked.annotations import Folder, Resizing
 from tta_bench.datasets.class_names import ClassNames, refuse_other_classes
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import is_folder, list_folders

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from tta_bench.annotations import Folder, Resizing, Text
+from tta_bench.checked.annotations import Folder, Resizing, Text
 from tta_bench.datasets.class_names import ClassNames, refuse_other_classes
 from tta_bench.datasets.files import decode
 from tta_bench.datasets.listing import is_folder

@@ -34,7 +34,7 @@ from tta_bench.datasets.listing import list_classes
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError, did_you_mean, some
 from tta_bench.files import write_whole
-from tta_bench.identity import code_hash
+from tta_bench.identity.code import code_hash
 from tta_bench.system import interrupts_held
 
 QUALITY = 85

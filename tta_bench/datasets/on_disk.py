@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.annotations import Partial, Resizing
+from tta_bench.checked.annotations import Partial, Resizing
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.files import FolderImages

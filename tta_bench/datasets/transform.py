@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.annotations import Interpolation
+from tta_bench.checked.annotations import Interpolation
 from tta_bench.errors import UserError
 
 if TYPE_CHECKING:

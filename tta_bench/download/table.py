@@ -11,8 +11,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from tta_bench import parse, validate
-from tta_bench.annotations import Count, Positive, Text
+from tta_bench.checked import parse, validate
+from tta_bench.checked.annotations import Count, Positive, Text
 from tta_bench.errors import UserError, did_you_mean
 
 FILE = "published.yaml"

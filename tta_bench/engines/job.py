@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tta_bench import parse, validate
+from tta_bench.checked import parse, validate
 from tta_bench.engines.journal import Life
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
@@ -70,7 +70,7 @@ class JobFolder:
     def __init__(self, store: Store, name: str) -> None:
         self.store = store
         self.name = name
-        self.path = store.folder.absolute() / "jobs" / name
+        self.path = store.jobs.absolute() / name
 
     @classmethod
     def create(cls, store: Store, job: Job) -> JobFolder:
@@ -87,7 +87,7 @@ class JobFolder:
     @classmethod
     def all(cls, store: Store) -> list[JobFolder]:
         """The jobs of a run folder, oldest first."""
-        return [cls(store, path.parent.name) for path in sorted((store.folder / "jobs").glob("*/handle.json"))]
+        return [cls(store, path.parent.name) for path in sorted(store.jobs.glob("*/handle.json"))]
 
     def read(self) -> Job:
         """UserError if there is no such job, or its file is damaged."""

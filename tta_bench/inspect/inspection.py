@@ -16,12 +16,12 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench import validate
-from tta_bench.annotations import Count, Whole
+from tta_bench.checked import validate
+from tta_bench.checked.annotations import Count, Whole
+from tta_bench.checked.parse import from_json
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole, write_whole
-from tta_bench.parse import from_json
-from tta_bench.records.store import refuse_unfit
+from tta_bench.records.output import refuse_unfit
 
 Floats = NDArray[np.float32]
 KIND = "inspection"

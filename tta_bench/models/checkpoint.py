@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from tta_bench import validate
-from tta_bench.annotations import Positive
+from tta_bench.checked import validate
+from tta_bench.checked.annotations import Positive
+from tta_bench.checked.parse import from_json
 from tta_bench.errors import UserError, some
 from tta_bench.files import write_whole
-from tta_bench.parse import from_json
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

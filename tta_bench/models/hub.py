@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from tta_bench import validate
-from tta_bench.annotations import Count, Positive, Text
+from tta_bench.checked import validate
+from tta_bench.checked.annotations import Count, Positive, Text
+from tta_bench.checked.parse import from_json
 from tta_bench.errors import UserError
 from tta_bench.models.names import hub_folder
 from tta_bench.models.packaged import Family, PackagedModel
-from tta_bench.parse import from_json
 
 if TYPE_CHECKING:
     from torch import nn

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench import plugins
 from tta_bench.errors import UserError
-from tta_bench.identity import code_hash
+from tta_bench.identity.code import code_hash
 from tta_bench.plugins import Group
 
 if TYPE_CHECKING:

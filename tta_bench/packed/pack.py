@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.files import open_whole, read_whole
+from tta_bench.records.reading import read_record
 from tta_bench.records.record import Record
-from tta_bench.records.store import Store, read_record
+from tta_bench.records.store import Store
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can hold
 MOST_FILES = 20_000
@@ -73,7 +74,7 @@ def _members(store: Store, records: list[Record]) -> Iterator[tuple[str, bytes]]
 def _files(store: Store, records: list[Record]) -> Iterator[tuple[str, bytes]]:
     store.past_commands()  # readable, or one line
     yield "manifest.json", read_whole(store.manifest)
-    for place in (store.commands, store.folder / "warnings"):
+    for place in (store.commands, store.warning_files):
         for path in sorted(place.glob("[!.]*")):
             yield f"{place.name}/{path.name}", read_whole(path)
     for record in records:

@@ -16,7 +16,7 @@ from tta_bench.download.unpack import archive_errors, unpack
 from tta_bench.errors import UserError, clean
 from tta_bench.files import MOST_BYTES
 from tta_bench.packed.pack import MOST_FILES, MOST_PACKED, MOST_UNPACKED
-from tta_bench.records.store import MOST_TEXT
+from tta_bench.records.reading import MOST_TEXT
 
 END = struct.Struct("<4s4H2LH")  # the last bytes of a zip without a comment
 LONGEST_ENTRY = 400  # bytes of the index for one file

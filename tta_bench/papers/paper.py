@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tta_bench.checked.parse import from_yaml
+from tta_bench.checked.validate import read
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.files import read_whole
-from tta_bench.parse import from_yaml
-from tta_bench.validate import read
 
 HOME = Path(__file__).parent
 FILE = "paper.yaml"

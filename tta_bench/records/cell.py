@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from tta_bench.annotations import Count, Name, Seed, Whole
+from tta_bench.checked.annotations import Count, Name, Seed, Whole
 from tta_bench.records.conditions import Conditions
 from tta_bench.records.live import Live
 

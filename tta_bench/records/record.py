@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from tta_bench import parse, validate
-from tta_bench.annotations import Seconds, Share, Whole
+from tta_bench.checked import parse, validate
+from tta_bench.checked.annotations import Seconds, Share, Whole
 from tta_bench.errors import UserError
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import TimeConditions

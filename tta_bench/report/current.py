@@ -12,7 +12,7 @@ from functools import cache
 
 from tta_bench import plugins
 from tta_bench.errors import UserError
-from tta_bench.identity import code_hash, harness_hash
+from tta_bench.identity.code import code_hash, harness_hash
 from tta_bench.plugins import Group
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record

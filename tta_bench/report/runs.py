@@ -14,8 +14,9 @@ from tta_bench.measure.metrics import contradiction
 from tta_bench.packed.places import Place, run_folder
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
+from tta_bench.records.reading import REDO
 from tta_bench.records.record import Record
-from tta_bench.records.store import REDO, Store
+from tta_bench.records.store import Store
 from tta_bench.report.current import recency
 
 Truth = tuple[NDArray[np.int32], NDArray[np.int32]]  # index and label of each image of a stream

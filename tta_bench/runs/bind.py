@@ -17,13 +17,13 @@ import torch
 
 import tta_bench
 from tta_bench import registry, settings
-from tta_bench.contents import content_hash
 from tta_bench.data.cache import CachedImages, FileImages
 from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
 from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
-from tta_bench.identity import code_hash, harness_hash
+from tta_bench.identity.code import code_hash, harness_hash
+from tta_bench.identity.contents import content_hash
 from tta_bench.measure import environment
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tta_bench import registry, settings, validate
-from tta_bench.annotations import Count, Seed
+from tta_bench import registry, settings
+from tta_bench.checked import validate
+from tta_bench.checked.annotations import Count, Seed
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.records.live import Live
 from tta_bench.streams.scenarios import Normal, Scenario

@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 from tta_bench import settings
-from tta_bench.contents import files_in
 from tta_bench.data.images import sample_files
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
+from tta_bench.identity.contents import files_in
 from tta_bench.measure import environment
 from tta_bench.measure.process import restored
 from tta_bench.models.precision import refuse_missing_bf16

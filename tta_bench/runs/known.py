@@ -21,7 +21,7 @@ from tta_bench import registry
 from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.files import process_name, read_whole
-from tta_bench.identity import code_hash, harness_hash
+from tta_bench.identity.code import code_hash, harness_hash
 from tta_bench.models import names
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK, CellSpec

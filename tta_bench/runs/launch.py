@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tta_bench.errors import require
-from tta_bench.records import store as stores
+from tta_bench.records import output
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.choices import Choices
@@ -56,10 +56,10 @@ def launch(
     place = None
     damaged: list[Path] = []
     if fresh:
-        stores.refuse_other_files(folder)
+        output.refuse_other_files(folder)
         Store(folder).refuse_running()
     else:
-        stores.refuse_unfit(folder, suite.name)
+        output.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if fresh or len(finished(requests, site, Store(folder))) < len(requests):
         place = (check or _checked)(requests, site)  # before an old folder is moved, or a new one made

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from tta_bench.errors import UserError
 from tta_bench.measure.metrics import contradiction
+from tta_bench.records.reading import REDO
 from tta_bench.records.record import Record
-from tta_bench.records.store import REDO, Store
+from tta_bench.records.store import Store
 from tta_bench.runs.known import Known
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec

@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tta_bench import registry, validate
+from tta_bench import registry
+from tta_bench.checked import validate
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.records.cell import Cell

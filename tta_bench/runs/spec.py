@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from tta_bench import settings, validate
+from tta_bench import settings
+from tta_bench.checked import validate
 from tta_bench.errors import UserError
 from tta_bench.models.names import findable
 from tta_bench.records.live import Live

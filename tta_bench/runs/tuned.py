@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from tta_bench import parse, validate
+from tta_bench.checked import parse, validate
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.runs.choices import Choices

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench import parse, validate
+from tta_bench.checked import parse, validate
 from tta_bench.data.images import ImageSet
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets import Dataset

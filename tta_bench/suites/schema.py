@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from tta_bench import validate
+from tta_bench.checked import validate
+from tta_bench.checked.validate import Key
 from tta_bench.suites.suite import LOOP, Suite
-from tta_bench.validate import Key
 
 HEAD = """\
 # Suite files

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from tta_bench import parse as parsing
-from tta_bench import plugins, validate
-from tta_bench.annotations import Count, Name, Seed, Text
+from tta_bench import plugins
+from tta_bench.checked import parse as parsing
+from tta_bench.checked import validate
+from tta_bench.checked.annotations import Count, Name, Seed, Text
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.files import read_whole

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tta_bench import validate
-from tta_bench.annotations import Count, Whole
+from tta_bench.checked import validate
+from tta_bench.checked.annotations import Count, Whole
+from tta_bench.checked.parse import from_json
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole, write_whole
 from tta_bench.measure.ratio import Ratio
-from tta_bench.parse import from_json
 
 FORMAT = 1
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from tta_bench.errors import UserError
 from tta_bench.measure.metrics import contradiction
 from tta_bench.packed.places import Place, run_folder
+from tta_bench.records.reading import read_record
 from tta_bench.records.record import WORKER, OtherSchema, Record
-from tta_bench.records.store import Store, read_record
+from tta_bench.records.store import Store
 from tta_bench.report.current import is_ahead
 from tta_bench.verify import reference, streams, tables
 from tta_bench.verify.findings import Audit

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tta_bench.data.images import fingerprint
 from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError, needs_packages
-from tta_bench.identity import code_hash
+from tta_bench.identity.code import code_hash
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record

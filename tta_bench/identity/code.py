@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-OWN = "tta_bench"
+from tta_bench.identity.syntax import OWN, for_type_checkers, syntax
 
 # Every cell runs through these modules; the code of its data and of its method is hashed separately.
 HARNESS = (
@@ -48,13 +48,12 @@ SHAPES_NOTHING = frozenset(
     {
         "tta_bench",
         "tta_bench.models.names",  # which the cell states
-        *(f"tta_bench.{name}" for name in ("annotations", "errors", "files", "parse", "plugins", "system", "validate")),
+        *(f"tta_bench.{name}" for name in ("errors", "files", "plugins", "system")),
+        "tta_bench.checked",
+        *(f"tta_bench.checked.{name}" for name in ("annotations", "parse", "validate")),
         *("tta_bench.download", "tta_bench.download.table"),
     }
 )
-
-# Attributes of a method that say only how long to wait for it.
-LIMITS = frozenset({"slower_than_source"})
 
 
 @cache
@@ -144,11 +143,6 @@ def _described(value: object) -> str:
     return repr(value)
 
 
-def syntax(source: str, packages: Collection[str] = (OWN,)) -> str:
-    """The syntax tree as text, without what changes no number; the same in every Python version."""
-    return "".join(_dump(_without_prose(ast.parse(source), packages)))
-
-
 def _closure(module: str, packages: Collection[str]) -> set[str]:
     waiting, seen = [module], set()
     while waiting:
@@ -204,80 +198,6 @@ def _imports(source: str, module: str, packages: Collection[str]) -> set[str]:
 def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
     """All nodes except those that only a type checker reads."""
     for node in ast.iter_child_nodes(tree):
-        if not _for_type_checkers(node):
+        if not for_type_checkers(node):
             yield node
             yield from _runtime_nodes(node)
-
-
-def _for_type_checkers(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-
-
-def _is_limit(*targets: ast.expr) -> bool:
-    return all(isinstance(target, ast.Name) and target.id in LIMITS for target in targets)
-
-
-class _RemoveProse(ast.NodeTransformer):
-    """Removes docstrings, annotations of functions, error messages, time limits, and the folders of own modules."""
-
-    def __init__(self, packages: Collection[str]) -> None:
-        self.packages = packages
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        return None if _is_limit(*node.targets) else self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        return None if _is_limit(node.target) else self.generic_visit(node)
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        if isinstance(node.exc, ast.Call):
-            node.exc = node.exc.func
-        return ast.Raise(exc=node.exc, cause=None)
-
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        node.msg = None
-        return self.generic_visit(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        return ast.arg(arg=node.arg)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
-        if node.level or (node.module or "").partition(".")[0] in self.packages:
-            return ast.ImportFrom(module="", names=node.names, level=0)
-        return node
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        return None if _for_type_checkers(node) else self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Remove a statement that is only text: a docstring of a module, class, function or attribute."""
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return None
-        return self.generic_visit(node)
-
-
-def _without_prose(tree: ast.Module, packages: Collection[str]) -> ast.AST:
-    stripped: ast.AST = _RemoveProse(packages).visit(tree)
-    return stripped
-
-
-def _dump(node: Any) -> Iterator[str]:
-    """Dump without empty fields and contexts: the output of `ast.dump` differs between Python versions."""
-    if isinstance(node, ast.AST):
-        yield f"{type(node).__name__}("
-        for name, value in ast.iter_fields(node):
-            if name not in ("ctx", "type_comment", "kind") and value is not None and value != []:
-                yield f"{name}="
-                yield from _dump(value)
-        yield ")"
-    elif isinstance(node, list):
-        yield "["
-        for item in node:
-            yield from _dump(item)
-        yield "]"
-    else:
-        yield f"{node!r},"

@@ -1,0 +1,1 @@
+"""Plain data from files and arguments: parsed, then checked against declared types."""
