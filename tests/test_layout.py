@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from configparser import ConfigParser
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -127,3 +127,17 @@ def test_the_files_that_contributing_names_exist() -> None:
     named = re.findall(r"`((?:tta_bench|methods|tests|results|docs)/[^`<>]*)`", text)
     assert len(named) > 20
     assert [name for name in named if not list(ROOT.glob(name.rstrip("/")))] == []
+
+
+BENCHMARKS = sorted(path.relative_to(ROOT) for path in (ROOT / "benchmarks").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=str)
+def test_names_that_a_benchmark_imports_exist(path: Path) -> None:
+    """Most of them run seldom, so that a renamed function would go unnoticed."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("tests", "tta_bench"):
+            module = import_module(node.module)
+            missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+            for name in missing:
+                import_module(f"{node.module}.{name}")
