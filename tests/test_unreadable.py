@@ -163,4 +163,8 @@ def test_a_figure_that_may_not_be_written_is_one_line(tmp_path: Path, cli: Cli) 
     keep(store, make_record("source"))
     with denied(store.folder, to=0o555):
         status, _, err = cli("figure", store.folder, "pareto")
-    assert (status, err) == (2, f"tta-bench: error: {store.folder / 'figures'}: Permission denied\n")
+    stem = store.folder / "figures" / "pareto"
+    assert (status, err) == (
+        2,
+        f"tta-bench: error: {stem} cannot be written: Permission denied: choose another --out\n",
+    )
