@@ -11,6 +11,7 @@ import pytest
 
 from tests.denied import denied
 from tests.engines import make_spec
+from tta_bench.cli.engines import pairs
 from tta_bench.cli.main import main
 from tta_bench.engines import Options, engine_class, engines
 from tta_bench.engines.base import Engine, State
@@ -97,7 +98,10 @@ def test_a_class_of_this_process_cannot_run_elsewhere(monkeypatch: pytest.Monkey
         (["run", "--gpus", "99"], "--gpus 99: this machine has no GPU 99"),
         (["run", "--slurm", "partition=gpu"], "--slurm does not apply to --on local: use --on slurm"),
         (["run", "--on", "slurm", "--slurm", "array=1-9"], "--slurm array=…: tta-bench sets this option itself"),
-        (["run", "--slurm", "=gpu"], "expected options of sbatch as in partition=gpu"),
+        (["run", "--slurm", "=gpu"], "expected long options of sbatch, each once, as in partition=gpu"),
+        (["run", "--slurm", "p=gpu"], "expected long options of sbatch, each once, as in partition=gpu"),
+        (["run", "--slurm", "time=1,time=2"], "as in partition=gpu,time=4:00:00, got 'time=2'"),
+        (["run", "--slurm", "time="], "as in partition=gpu,time=4:00:00, got 'time='"),
         (["run", "--on", "kubernetes"], "unknown engine 'kubernetes'"),
         (["run", "--jobs", "2", "--methods", "tnt"], "unknown method 'tnt'; did you mean 'tent'?"),
         (["run", "--jobs", "2", "--out", "/proc/run"], "output folder /proc/run cannot be written"),
@@ -117,6 +121,32 @@ def test_bad_input_is_one_line(
     assert status == 2
     assert message in shown
     assert len(shown.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("partition=gpu,long,time=4:00:00", {"partition": "gpu,long", "time": "4:00:00"}),
+        ("nodelist=n1,n[3-4],exclusive", {"nodelist": "n1,n[3-4]", "exclusive": ""}),
+        ("mail-type=END,FAIL,gres=gpu:1,shard:2", {"mail-type": "END,FAIL", "gres": "gpu:1,shard:2"}),
+        ("export=ALL,DATA=/d", {"export": "ALL,DATA=/d"}),
+        ("exclusive,requeue", {"exclusive": "", "requeue": ""}),
+    ],
+)
+def test_values_of_slurm_options_may_be_lists(text: str, options: dict[str, str]) -> None:
+    assert pairs(text) == options
+
+
+def test_more_workers_than_a_job_of_another_scheduler_has_end_well(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A Job of Kubernetes starts as many pods as its manifest says, and fails if one of them does."""
+    tickets = (Ticket(make_spec(), 1.0),)
+    manual = JobFolder.create(store, Job("manual", 1, Site().to_json(), tickets))
+    assert main(["work", str(store.folder), manual.name, "7"]) == 0
+    assert capsys.readouterr().err == f"job {manual.name} has workers 0 to 0, got 7: nothing to do\n"
+    local = JobFolder.create(store, Job("local", 1, Site().to_json(), tickets))
+    assert main(["work", str(store.folder), local.name, "7"]) == 2
 
 
 def test_a_worker_that_may_not_write_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,16 @@ def test_curve_is_the_accuracy_of_all_images_so_far(run: Path) -> None:
     assert (source.resets, better.resets) == ((), (50,)), "after the fifth batch of ten"
 
 
+@pytest.mark.filterwarnings("error")
+def test_control_characters_in_a_label_are_not_drawn(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", "s")
+    save(store, replace(make_record("m", 0.5), label="m\x1b[31m\nx"), ORDER < 50)
+    with style.house_style():
+        found, figure = kinds.make("curve", store.folder, {})
+        style.save(figure, tmp_path / "curve", ("png",))
+    assert [line.label for line in found.panels[0].lines] == ["m\ufffd[31m x"]
+
+
 def test_curve_averages_seeds_and_marks_the_resets_of_all(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     for seed, correct, batch in ((0, ORDER < 50, 2), (1, ORDER >= 50, 7)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,16 @@ from tta_bench.engines.work import Queue
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
 from tta_bench.runs.site import Site
+
+ODD = (  # lines that no worker writes
+    {"at": 1.0, "event": "take"},
+    {"at": "x", "event": "take", "spec": "b"},
+    {"at": float("inf"), "event": "take", "spec": "b"},
+    {"at": 1.0, "event": "start", "spec": "a", "images": "many"},
+    {"at": 1.0, "event": "end", "spec": "a"},
+    {"at": 1.0, "event": "warning"},
+    {"at": 1.0, "event": ["take"]},
+)
 
 
 @pytest.fixture
@@ -73,6 +84,60 @@ def test_a_wrong_job_is_one_line(store: Store) -> None:
         folder.read()
 
 
+def test_a_job_is_looked_for_in_its_folder_alone(store: Store) -> None:
+    with pytest.raises(UserError, match=r"run has no job '\.\./\.\.' \(known: none\)$"):
+        JobFolder(store, "../..").read()
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        {"engine": "slurm", "workers": 1},
+        {"engine": "local", "workers": 1},
+        {"engine": "slurm"},
+        {"engine": "slurm", "workers": "x"},
+        {"engine": "slurm", "workers": 10**12},
+        {"workers": 1},
+        [],
+    ],
+)
+def test_a_damaged_handle_is_one_line(
+    handle: object, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`status` may be asked about a stranger's folder."""
+    monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
+    folder = JobFolder.create(store, Job("local", 1, Site().to_json(), (Ticket(make_spec(), 1.0),)))
+    (folder.path / "handle.json").write_text(json.dumps(handle))
+    assert main(["status", "--cancel", str(store.folder)]) == 2
+    assert f"{folder.path}/handle.json: damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["job.json", "handle.json", "0.jsonl"])
+def test_a_pipe_in_a_job_is_not_waited_for(name: str, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job("manual", 1, Site().to_json(), (Ticket(make_spec(), 1.0),))
+    folder = JobFolder.create(store, job)
+    folder.keep_handle(job, {})
+    (folder.path / name).unlink(missing_ok=True)
+    os.mkfifo(folder.path / name)
+    assert main(["status", str(store.folder)]) == 2
+    assert capsys.readouterr().err == f"tta-bench: error: {folder.path / name}: expected a plain file\n"
+
+
+def test_jobs_that_can_be_cancelled_are(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    for engine, handle in (("manual", {}), ("made", {})):
+        job = Job(engine, 1, Site().to_json(), (Ticket(make_spec(), 1.0),))
+        JobFolder.create(store, job).keep_handle(job, handle)
+    assert main(["status", "--cancel", str(store.folder)]) == 2
+    shown = capsys.readouterr().err
+    assert "its workers were started by hand: end them where they run; unknown engine 'made'" in shown
+
+
+def test_the_end_of_a_long_log_is_shown(store: Store) -> None:
+    folder = JobFolder.create(store, Job("local", 1, Site().to_json(), (Ticket(make_spec(), 1.0),)))
+    folder.log(0).write_text("noise\n" * 100_000 + "killed\n")
+    assert folder.last_lines(0) == "noise / noise / noise / noise / killed"
+
+
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
@@ -119,7 +184,9 @@ def test_a_damaged_line_of_a_journal_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "0.jsonl"
     Journal(path).write("take", spec="a")
     with path.open("a") as file:
-        file.write('{"event": "en\n[]\n{"event": "take", "sp')
+        file.write('{"event": "en\n[]\n' + "[" * 100_000 + "\n")
+        file.writelines(f"{json.dumps(line)}\n" for line in ODD)
+        file.write('{"event": "take", "sp')
     life = Life(path)
     assert len(life.follow()) == 1
     assert life.spec == "a"

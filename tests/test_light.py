@@ -83,7 +83,7 @@ def test_compare_gives_its_intervals(folder: Path, cli: Cli) -> None:
     assert tuple(found) == cli(*words)
 
 
-def test_what_needs_torch_says_so_in_one_line() -> None:
+def test_what_needs_torch_says_so_in_one_line(tmp_path: Path) -> None:
     commands = [
         ("run",),
         ("check",),
@@ -92,6 +92,7 @@ def test_what_needs_torch_says_so_in_one_line() -> None:
         ("profile", "--method", "tent"),
         ("timing", "record", "--out", "t.json"),
         ("tune", "--method", "tent", "--grid", "lr=1e-3,1e-2"),
+        ("run", "--jobs", "2", "--out", tmp_path),
     ]
     for status, _, err in run_light(*commands):
         assert status == 2

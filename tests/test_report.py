@@ -103,6 +103,7 @@ def test_times_of_a_shared_device_are_left_out_where_others_are_not() -> None:
         in table.notes
     )
     assert entry(table, "sar", "× Source") == "3.00"
+    assert entry(table, "sar", "seconds") == "–", "one stream's seconds are not those of both"
     assert "Measured on chip, 2 threads, shared with other jobs." in time_table(compare([shared])).notes
 
 

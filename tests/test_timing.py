@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -262,6 +263,8 @@ def test_outputs_say_their_sentences_and_escape_names() -> None:
 
 def test_percentages_and_times() -> None:
     assert [percent("10%"), percent("0.5%"), seconds("90"), seconds("90s"), seconds("2m")] == [0.1, 0.005, 90, 90, 120]
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a time above 0 as in 90s, 2m or 2h, got '9{9}h'"):
+        seconds("9" * 9 + "h")
 
 
 def test_estimates_are_the_same_each_time() -> None:

@@ -11,11 +11,13 @@ import pytest
 from tests import trees
 from tests.conftest import Cli
 from tests.denied import denied
+from tests.records import keep, make_record
 from tta_bench.datasets import Dataset
 from tta_bench.datasets.files import decode
 from tta_bench.datasets.imagenet import wnids
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError
+from tta_bench.records.store import Store
 
 R: dict[str, Any] = {"folder": "imagenet-r", "classes": 200, "images": 30000}
 VISDA: dict[str, Any] = {"folder": "VisDA-2021", "list": "val_filelists/imagenet_c_r_o_filelist.txt", "images": 2}
@@ -133,3 +135,36 @@ def test_an_invalid_file_name_counts_as_missing(tmp_path: Path) -> None:
     data: Dataset = trees.partial("class-folders", tmp_path, **{**R, "folder": "a\0b"})
     with pytest.raises(UserError, match="no data for this suite"):
         data.open("a\0b")
+
+
+@pytest.mark.parametrize("words", [("report",), ("verify",), ("status",), ("pack", "--out", "x.zip")])
+def test_a_run_folder_that_may_not_be_read_is_one_line(words: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
+    store = Store.create(tmp_path / "run", "s")
+    keep(store, make_record("source"))
+    with denied(store.folder):
+        status, _, err = cli(words[0], store.folder, *words[1:])
+    assert (status, err) == (2, f"tta-bench: error: {store.manifest}: Permission denied\n")
+    with denied(store.cells):
+        status, _, err = cli(words[0], store.folder, *words[1:])
+    assert (status, err) in ((0, ""), (2, f"tta-bench: error: {store.cells}: Permission denied\n"))
+
+
+def test_a_file_in_place_of_the_records_is_one_line(tmp_path: Path, cli: Cli) -> None:
+    store = Store.create(tmp_path / "run", "s")
+    store.cells.rmdir()
+    store.cells.touch()
+    status, _, err = cli("report", store.folder)
+    assert (status, err) == (2, f"tta-bench: error: {store.cells}: Not a directory\n")
+
+
+def test_a_figure_that_may_not_be_written_is_one_line(tmp_path: Path, cli: Cli) -> None:
+    pytest.importorskip("matplotlib")
+    store = Store.create(tmp_path / "run", "s")
+    keep(store, make_record("source"))
+    with denied(store.folder, to=0o555):
+        status, _, err = cli("figure", store.folder, "pareto")
+    stem = store.folder / "figures" / "pareto"
+    assert (status, err) == (
+        2,
+        f"tta-bench: error: {stem} cannot be written: Permission denied: choose another --out\n",
+    )

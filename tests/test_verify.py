@@ -111,6 +111,12 @@ def a_stream_without_its_end(record: Record, predictions: Predictions) -> tuple[
     return signed(replace(record, batch_seconds=[0.02] * 10), Predictions(**columns))
 
 
+def an_impossible_scenario(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
+    """Its order cannot be made anywhere, so that it must not count as one that only cannot be checked here."""
+    cell = replace(record.cell, scenario="ccc", scenario_settings={"length": 10**12})
+    return signed(record, predictions, cell=cell)
+
+
 @pytest.mark.parametrize(
     ("lie", "checks"),
     [
@@ -125,6 +131,7 @@ def a_stream_without_its_end(record: Record, predictions: Predictions) -> tuple[
         (a_time, {"counts"}),
         (a_date, {"counts"}),
         (a_stream_without_its_end, {"orders", "labels"}),
+        (an_impossible_scenario, {"orders"}),
     ],
 )
 def test_a_lie_with_fresh_digests_is_found(
@@ -215,11 +222,26 @@ def test_the_findings_as_json(tmp_path: Path, cli: Cli) -> None:
     content = json.loads((tmp_path / "v.json").read_text())
     assert (status, content["ok"]) == (0, True)
     assert content["checks"]["labels"] == {"holds": 2}
-    assert "Nothing contradicts these records." in out
+    assert "Nothing contradicts these records; 2 of 21 checks could not be made." in out
     forge(store, *a_label(*honest_record("tent")))
     assert cli("verify", store.folder, "--json", tmp_path / "v.json")[0] == 1
     content = json.loads((tmp_path / "v.json").read_text())
     assert [finding["check"] for finding in content["findings"] if finding["verdict"] == "fails"] == ["labels"]
+
+
+def test_a_file_that_cannot_be_written_is_refused_first(tmp_path: Path, cli: Cli) -> None:
+    store = honest_run(tmp_path / "run")
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "v.json"):
+        status, out, err = cli("verify", store.folder, "--json", path)
+        assert (status, out) == (2, "")
+        assert f"--json {path}: cannot be written" in err
+
+
+def test_a_folder_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
+    store = honest_run(tmp_path / "run")
+    once, twice = (verify([store.folder] * times)[0] for times in (1, 2))
+    assert len(once.findings) == len(twice.findings)
 
 
 def test_no_folder_and_no_records_are_refused(tmp_path: Path) -> None:

@@ -84,6 +84,15 @@ def children() -> list[tuple[int, str]]:
     return [(int(pid), words) for pid, words in rows]
 
 
+def test_a_time_limit_may_be_months(small_suite: Path) -> None:
+    """The system's timers overflow after 25 days."""
+    (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
+    place = Binder(replace(ISOLATED, time_limit=1000 * 3600.0))
+    with closing(place.workers):
+        record, _ = run_at(work, place, time_limit=1000 * 3600.0)
+    assert (record.status, record.reason) == ("done", "")
+
+
 def test_a_time_limit_ends_a_cell(small_suite: Path) -> None:
     (work,) = works(small_suite, methods=("tent",), limit=64, tasks=("contrast",))
     with Workers() as own, pytest.raises(CellFailed, match=r"the cell took longer than 0.01 s \(--time-limit\)"):

@@ -51,16 +51,23 @@ def read_whole(path: Path, most: int = MOST_BYTES) -> bytes:
 
     A file that cannot be opened raises OSError.
     """
+    with open_plain(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise UserError(f"{path}: is {size:,} bytes long, expected at most {most:,}")
+        return file.read(size)
+
+
+@contextmanager
+def open_plain(path: Path) -> Iterator[IO[bytes]]:
+    """A plain file to read; a pipe, a device or a folder is a UserError, never waited for."""
     # Opening a pipe without a writer would wait for one; opening a terminal could make it ours.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        seen = os.fstat(handle)
-        if not stat.S_ISREG(seen.st_mode):
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise UserError(f"{path}: expected a plain file")
-        if seen.st_size > most:
-            raise UserError(f"{path}: is {seen.st_size:,} bytes long, expected at most {most:,}")
         with open(handle, "rb", closefd=False) as file:
-            return file.read(seen.st_size)
+            yield file
     finally:
         os.close(handle)
 

@@ -14,6 +14,31 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 
+# Options of sbatch that work without a value.
+FLAGS = frozenset(
+    [
+        "contiguous",
+        "exclusive",
+        "get-user-env",
+        "hold",
+        "ignore-pbs",
+        "nice",
+        "no-kill",
+        "no-requeue",
+        "overcommit",
+        "oversubscribe",
+        "propagate",
+        "quiet",
+        "reboot",
+        "requeue",
+        "spread-job",
+        "stepmgr",
+        "use-min-nodes",
+        "verbose",
+        "wait",
+    ]
+)
+
 
 def add(verb: argparse.ArgumentParser) -> None:
     """The options of `run` for several processes, GPUs or machines."""
@@ -53,13 +78,23 @@ def gpus(text: str) -> tuple[int, ...]:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """`key=value,key=value`; a comma that no `key=` follows belongs to the value."""
-    found = {}
-    for part in re.split(r",(?=[\w-]+(?:=|,|$))", text):
-        key, _, value = part.strip().partition("=")
-        if not re.fullmatch(r"[a-z][a-z0-9-]*", key):
+    """Options of sbatch, as in `partition=a,b,time=4:00:00,exclusive`.
+
+    A value may be a list: what follows a comma belongs to it, unless it is `key=…` or one of FLAGS. Options have
+    lower-case names: in `export=ALL,DATA=/d`, the second one is a variable.
+    """
+    found: dict[str, str] = {}
+    last = ""  # the option that has the value before this part
+    for part in map(str.strip, text.split(",")):
+        key, mark, value = part.partition("=")
+        is_option = bool(re.fullmatch(r"[a-z][a-z0-9-]+", key)) and bool(mark or key in FLAGS or not last)
+        if is_option and key not in found and bool(mark) == bool(value):
+            found[key] = value
+            last = key if mark else ""
+        elif last and not is_option:
+            found[last] += f",{part}"
+        else:
             raise argparse.ArgumentTypeError(
-                f"expected options of sbatch as in partition=gpu,time=4:00:00, got '{part}'"
+                f"expected long options of sbatch, each once, as in partition=gpu,time=4:00:00, got '{part}'"
             )
-        found[key] = value
     return found

@@ -69,7 +69,10 @@ def run(args: argparse.Namespace) -> int:
     stem, chosen = place(args.out or folder_below(folder, "figures") / args.kind, args.format)
     with style.house_style():
         found, figure = kinds.make(args.kind, folder, given)
-        files = style.save(figure, stem, chosen)
+        try:
+            files = style.save(figure, stem, chosen)
+        except OSError as error:
+            raise UserError(f"{stem} cannot be written: {error.strerror}: choose another --out") from error
     console = options.console()
     for note in found.notes:
         console.print(note)

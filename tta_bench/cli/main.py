@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -30,6 +31,9 @@ examples:
 
 exit status: 0 success, 1 a cell failed, 2 invalid input, unusable files or a failed check, 130 interrupted
 """
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
 class Parser(argparse.ArgumentParser):
@@ -137,12 +141,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 1 if verb == "run" else 0  # a run that was cut short is no success
     except OSError as error:
-        if not _drop_output():
-            raise
         kept = ": finished cells are kept, the same command goes on" if verb == "run" else ""
-        print(f"tta-bench: error: standard output cannot be written ({error.strerror}){kept}", file=sys.stderr)
+        print(f"tta-bench: error: {clean(_failure(error))}{kept}", file=sys.stderr)
         return 2
     return result
+
+
+def _failure(error: OSError) -> str:
+    """What the system refused; raises errors again that are not about disks and permissions: they are mistakes of ours.
+
+    Errors of standard output, as of a full disk, name no file.
+    """
+    if error.filename is None and _drop_output():
+        return f"standard output cannot be written ({error.strerror})"
+    if error.errno in FULL or (error.errno in DENIED and error.filename is not None):
+        return f"{error.filename or 'a file'}: {error.strerror}"
+    raise error
 
 
 def _replace_closed() -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 RUNS = Path("results/runs")
+LONGEST = 365 * 86400  # seconds that somebody may want to wait
 
 
 def add_choices(verb: argparse.ArgumentParser, *, suite: str = suite.DEFAULT, methods: bool = True) -> None:
@@ -291,6 +292,7 @@ def positive(text: str) -> int:
 def seconds(text: str) -> float:
     """`90`, `90s`, `2m` or `2h`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text)
-    if not found or float(found[1]) <= 0:
+    given = float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1) if found else 0.0
+    if not 0 < given <= LONGEST:
         raise argparse.ArgumentTypeError(f"expected a time above 0 as in 90s, 2m or 2h, got '{text}'")
-    return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)
+    return given

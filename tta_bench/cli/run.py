@@ -119,9 +119,14 @@ def _detach(session: Session, ready: Launch, folder: Path, console: Console) -> 
     if job is None:
         console.print(f"All {len(ready.requests)} cells are finished: `tta-bench report {folder}` shows them.")
         return 0
+    last = job.handle["workers"] - 1
+    how = (
+        f"Started job {job.name}."
+        if session.engine.starts_workers
+        else f"Wrote job {job.name}: start `tta-bench work {folder} {job.name} INDEX` for each INDEX from 0 to {last}."
+    )
     console.print(
-        f"Started job {job.name}. `tta-bench status {folder}` shows how it goes on; "
-        f"the same command without --detach follows it.",
+        f"{how} `tta-bench status {folder}` shows its progress; the same command without --detach follows it.",
         soft_wrap=True,
     )
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.engines.status import cancel, statuses
+    from tta_bench.engines.status import statuses
     from tta_bench.records.store import Store
 
     console = options.console()
@@ -39,10 +40,25 @@ def run(args: argparse.Namespace) -> int:
     active = [job for job in found if job.is_active]
     for job in found if args.all else active or found[-1:]:
         _show(job, console)
-    if args.cancel:
-        for job in active:
+    return _cancel(active, console) if args.cancel else 0
+
+
+def _cancel(active: Sequence[JobStatus], console: Console) -> int:
+    """Cancel all jobs that can be cancelled from here."""
+    from tta_bench.engines.status import cancel
+    from tta_bench.errors import UserError
+
+    refusals = []
+    for job in active:
+        try:
             cancel(job.job)
-        console.print(f"Cancelled {len(active)} job{'s'[: len(active) != 1]}.")
+        except UserError as error:
+            refusals.append(str(error))
+    count = len(active) - len(refusals)
+    if count or not refusals:
+        console.print(f"Cancelled {count} job{'s'[: count != 1]}." if active else "No job is active.")
+    if refusals:
+        raise UserError("; ".join(refusals))
     return 0
 
 

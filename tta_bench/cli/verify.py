@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from tta_bench.verify.folders import verify
 
+    if args.json:
+        _refuse_unwritable(args.json)
     console = options.console()
     audit, found = verify(args.dirs, args.data_root)
     _show_intervals(args.dirs, console)
@@ -53,11 +56,12 @@ def run(args: argparse.Namespace) -> int:
         mark, style = styles[verdict]
         line = f"            {text}" if text.startswith("  ") else f"{mark} {text}"
         console.print(line, style=style, soft_wrap=True)
-    failed = len(audit.failures)
+    failed, unknown = len(audit.failures), sum(finding.verdict == "not checked" for finding in audit.findings)
+    gaps = f"; {unknown:,} of {len(audit.findings):,} checks could not be made" if unknown else ""
     console.print(
         f"{failed:,} finding{'s'[: failed > 1]}: do not trust these numbers."
         if failed
-        else "Nothing contradicts these records."
+        else f"Nothing contradicts these records{gaps}."
     )
     if args.json:
         _write(args.json, audit)
@@ -85,6 +89,15 @@ def _rerun(args: argparse.Namespace, audit: Audit, found: list[Found], console: 
     console.print(f"Running {min(args.rerun, len(found))} of {len(found)} cells again, drawn with --seed {seed}")
     site = Site(data_root=args.data_root, device=args.device)
     rerun(found, args.rerun, seed, site, audit, lambda record: console.print(f"  {record.cell.slug}", soft_wrap=True))
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Refuse a file that cannot be written before cells run again for hours."""
+    from tta_bench.errors import UserError
+
+    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if path.is_dir() or (there != path and not there.is_dir()) or not os.access(there, os.W_OK):
+        raise UserError(f"--json {path}: cannot be written{' (Is a directory)' if path.is_dir() else ''}")
 
 
 def _write(path: Path, audit: Audit) -> None:

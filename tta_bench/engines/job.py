@@ -19,13 +19,15 @@ from typing import Any
 
 from tta_bench.checked import parse, validate
 from tta_bench.engines.journal import Life
-from tta_bench.errors import UserError
-from tta_bench.files import write_whole
+from tta_bench.errors import UserError, some
+from tta_bench.files import open_plain, read_whole, write_whole
 from tta_bench.records.store import Store
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec
 
 LOG_LINES = 5
+LOG_BYTES = 10_000  # of its end that are looked at: a method may print gigabytes
+MOST_WORKERS = 100_000
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,17 @@ class Job:
         return Site.from_json(self.site)
 
 
+class Handle(dict[str, Any]):
+    """How an engine finds a job's workers; an entry that is not there is a damaged file, in one line."""
+
+    def __init__(self, content: dict[str, Any], file: Path) -> None:
+        super().__init__(content)
+        self._file = file
+
+    def __missing__(self, key: str) -> Any:
+        raise UserError(f"{self._file}: damaged, has no '{key}': delete {self._file.parent}")
+
+
 class JobFolder:
     """The files of one job."""
 
@@ -93,27 +106,31 @@ class JobFolder:
         """UserError if there is no such job, or its file is damaged."""
         file = self.path / "job.json"
         try:
-            content = parse.from_json(file.read_bytes(), str(file))
+            if Path(self.name).name != self.name:  # a path to somewhere else
+                raise FileNotFoundError
+            content = parse.from_json(read_whole(file), str(file))
         except FileNotFoundError:
-            known = sorted(path.name for path in self.path.parent.glob("*"))
-            raise UserError(
-                f"{self.store.folder} has no job '{self.name}' (known: {', '.join(known) or 'none'})"
-            ) from None
+            jobs = sorted((path.parent.name for path in (self.store.folder / "jobs").glob("*/job.json")), reverse=True)
+            known = some(jobs) or "none"
+            raise UserError(f"{self.store.folder} has no job '{self.name}' (known: {known})") from None
         except OSError as error:
             raise UserError(f"{file}: cannot be read ({error.strerror})") from error
         return validate.read(Job, content, str(file))
 
     @property
-    def handle(self) -> dict[str, Any]:
+    def handle(self) -> Handle:
         """The handle that the engine returned, with `engine`, `workers` and `device` of the job."""
         file = self.path / "handle.json"
         try:
-            found = parse.from_json(file.read_bytes(), str(file))
+            found = parse.from_json(read_whole(file), str(file))
         except OSError as error:
             raise UserError(f"{file}: cannot be read ({error.strerror})") from error
         if not isinstance(found, dict) or not isinstance(found.get("engine"), str):
             raise UserError(f"{file}: damaged, expected the name of an engine: delete {self.path}")
-        return found
+        workers = found.get("workers")
+        if not isinstance(workers, int) or not 1 <= workers <= MOST_WORKERS:
+            raise UserError(f"{file}: damaged, expected 1 to {MOST_WORKERS:,} workers: delete {self.path}")
+        return Handle(found, file)
 
     def keep_handle(self, job: Job, handle: dict[str, Any]) -> None:
         content = {**handle, "engine": job.engine, "workers": job.workers, "device": job.site["device"]}
@@ -133,7 +150,7 @@ class JobFolder:
 
     def lives(self) -> list[Life]:
         """What the job's workers have written so far."""
-        found = [Life(self.journal(index)) for index in range(int(self.handle["workers"]))]
+        found = [Life(self.journal(index)) for index in range(self.handle["workers"])]
         for life in found:
             life.follow()
         return found
@@ -147,8 +164,10 @@ class JobFolder:
     def last_lines(self, index: int) -> str:
         """The last lines of a worker's log, in one line."""
         try:
-            lines = self.log(index).read_text(errors="replace").splitlines()
-        except OSError:
+            with open_plain(self.log(index)) as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+                lines = file.read(LOG_BYTES).decode(errors="replace").splitlines()
+        except (OSError, UserError):
             return ""
         return " / ".join(line.strip() for line in lines[-LOG_LINES:] if line.strip())
 

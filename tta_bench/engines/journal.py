@@ -14,10 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench.errors import RunStopped
+from tta_bench.files import open_plain
 
 FINISHED, STOPPED, REFUSED = "finished", "was stopped", "refused: "  # why a worker has ended
 ALIVE = 60.0  # seconds between signs of life
 EVERY = 1.0  # seconds between lines about the progress of a cell
+
+# What the lines of each event hold, besides their time.
+FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "worker": {"host": str, "pid": int},
+    "take": {"spec": str},
+    "start": {"spec": str, "images": int},
+    "batch": {"images": int, "accuracy": (int, float)},
+    "end": {"spec": str, "slug": str, "status": str, "new": bool},
+    "leave": {"spec": str, "slug": str, "key": str},
+    "refuse": {"spec": str, "line": str},
+    "warning": {"text": str},
+    "exit": {"why": str},
+    "alive": {},
+}
+LARGEST = 1e15  # of a number in a journal; times and counts are far below
 
 
 class Journal:
@@ -83,9 +99,9 @@ class Life:
     _offset: int = 0
 
     def follow(self) -> list[dict[str, Any]]:
-        """Read the lines since the last call."""
+        """Read the lines since the last call. A pipe or a device in a stranger's folder raises UserError."""
         try:
-            with self.path.open("rb") as file:
+            with open_plain(self.path) as file:
                 file.seek(self._offset)
                 content = file.read()
         except OSError:
@@ -138,9 +154,14 @@ class Life:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """A line's content; None for a line that a crash left damaged."""
+    """A line's content; None for a line that a crash left damaged, or that no worker writes."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and isinstance(found.get("event"), str) else None
+    if not isinstance(found, dict) or not isinstance(event := found.get("event"), str):
+        return None
+    expected = {"at": (int, float), **FIELDS.get(event, {})}
+    is_whole = all(isinstance(found.get(name), kind) for name, kind in expected.items())
+    numbers = [value for value in found.values() if isinstance(value, (int, float))]
+    return found if is_whole and all(abs(number) < LARGEST for number in numbers) else None

@@ -11,7 +11,7 @@ from tta_bench.engines.coordinate import Coordinator
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.tickets import Hints, identity
 from tta_bench.engines.watched import Lost
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, require
 from tta_bench.records.record import Record
 from tta_bench.registry import installed
 from tta_bench.runs.launch import Launch
@@ -38,6 +38,7 @@ class Session:
 
     def check(self, requests: list[CellSpec], site: Site) -> None:
         """Refuse what cannot run; for `launch`."""
+        require("torch")  # a worker that cannot import it would only be seen to die
         for spec in requests:
             if spec.method in installed().given:
                 raise UserError(

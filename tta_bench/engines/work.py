@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from tta_bench.engines import engine_class
 from tta_bench.engines.job import Job, JobFolder, Ticket
 from tta_bench.engines.journal import FINISHED, REFUSED, STOPPED, Journal, Life
 from tta_bench.engines.tickets import identity, mismatch
@@ -90,7 +91,12 @@ def work(folder: JobFolder, index: int, place: Binder | None = None) -> int:
     """Work on a job until nothing is left to take; returns the exit status."""
     job = folder.read()
     if not 0 <= index < job.workers:
-        raise UserError(f"job {folder.name} has workers 0 to {job.workers - 1}, got {index}")
+        line = f"job {folder.name} has workers 0 to {job.workers - 1}, got {index}"
+        if index < 0 or engine_class(job.engine).starts_workers:
+            raise UserError(line)
+        # Somebody else's scheduler starts as many as it was told, and would start a failed one again and again.
+        print(f"{line}: nothing to do", file=sys.stderr)
+        return 0
     journal = Journal(folder.journal(index))
     try:
         with journal.opened(), stopping() as is_asked_to_stop:

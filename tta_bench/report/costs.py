@@ -167,7 +167,7 @@ def _costs(row: Row, timed: Sequence[Record], source: Sequence[Record]) -> tuple
     if source and timed and slower is None:  # no stream in common, but the same model and batch size
         slower = steady_ms(timed) / steady_ms(source)
     return (
-        Value(seconds_per_seed(timed), digits=1) if timed else Value(),
+        Value(seconds_per_seed(timed), digits=1) if len(timed) == len(done) else Value(),  # not of some streams alone
         Value(steady_ms(timed), digits=2) if timed else Value(),
         Value() if slower is None else Value(slower, digits=2),
         Value(minutes(timed), digits=2) if timed else Value(),

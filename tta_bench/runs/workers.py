@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 SLOTS = 3  # batches in shared memory: one in use, one waiting, one being written
 PATIENCE = 600.0  # seconds that a method may take for one batch, or a worker to start
+LONGEST = 2e6  # seconds to wait for one message: the system's timers overflow after 25 days
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -179,7 +180,7 @@ class Worker:
     def _receive(self, deadline: float | None, time_limit: float | None, patience: float) -> messages.FromWorker:
         whole = math.inf if deadline is None else deadline - time.monotonic()
         try:
-            if whole <= 0 or not self._connection.poll(min(whole, patience)):
+            if whole <= 0 or not self._connection.poll(min(whole, patience, LONGEST)):
                 what, limit = ("a single batch", patience) if patience < whole else ("the cell", time_limit or 0)
                 raise CellFailed(f"stopped: {what} took longer than {_duration(limit)} (--time-limit)")
             return messages.from_worker.decode(self._connection.recv_bytes())

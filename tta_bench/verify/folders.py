@@ -25,7 +25,8 @@ def verify(places: Sequence[Place], root: Path | None = None) -> tuple[Audit, li
     A damaged file is a finding, and the others are checked all the same.
     """
     audit = Audit()
-    stores = [_open(run_folder(place), audit) for place in places]
+    folders = {folder.resolve(): folder for folder in map(run_folder, places)}  # each once
+    stores = [_open(folder, audit) for folder in folders.values()]
     found = [pair for store in stores for pair in _read(store, audit)]
     if not found and not audit.failures:
         raise UserError(f"{', '.join(map(str, places))}: no records: run `tta-bench run` first")

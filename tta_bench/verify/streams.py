@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,7 +22,7 @@ from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.runs.spec import DESCRIBED
 from tta_bench.streams.changing import changing_parts
-from tta_bench.streams.scenarios import Ccc, Scenario, scenario_of
+from tta_bench.streams.scenarios import SCENARIOS, Ccc, Scenario, scenario_of
 from tta_bench.streams.stream import Part, digest, make_stream
 from tta_bench.verify.findings import Audit
 
@@ -42,12 +42,19 @@ class Expected:
     data_code: str
 
 
+class Impossible(UserError):
+    """A record names a stream that no run can have."""
+
+
 def check(record: Record, predictions: Predictions, root: Path | None, audit: Audit, where: str) -> None:
     """Compare a cell's order, labels and images with those of its suite."""
     cell = record.cell
     try:
         with needs_packages():  # embedded images are drawn with some that a light install leaves out
             expected = _expected(_name(cell), root)
+    except Impossible as error:
+        audit.fails("orders", where, str(error))
+        return
     except UserError as error:
         for name in ("orders", "labels", "images"):
             audit.unknown(name, where, f"no data: {error}")
@@ -119,10 +126,12 @@ def _expected(name: str, root: Path | None) -> Expected:
 
 
 def _scenario(name: str, settings: Mapping[str, Any]) -> Scenario:
+    """Names may be of another version; a value that a setting known here cannot have is of none."""
+    is_known = name in SCENARIOS and settings.keys() <= {f.name for f in fields(SCENARIOS[name])}
     try:
         return scenario_of(name, settings)
-    except (TypeError, ValueError, OverflowError) as error:  # settings of a record may have any type
-        raise UserError(f"scenario '{name}': {error}") from error
+    except (UserError, TypeError, ValueError, OverflowError) as error:  # settings of a record may have any type
+        raise (Impossible if is_known else UserError)(f"scenario '{name}': {error}") from error
 
 
 def _each(scenario: Scenario) -> set[int | None]:
