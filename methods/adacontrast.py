@@ -35,6 +35,7 @@ from ._draws import Draws
 from ._head import Head, full_precision
 from ._moco import MocoViews
 from ._optim import Sgd, gradients
+from ._ranges import not_negative
 from ._running import RunningStatistics
 from ._weights import Teacher, weights_and_biases, without_twins
 
@@ -76,6 +77,12 @@ class Adacontrast(Method):
             raise ValueError(f"neighbours is {neighbours}, expected 1 or more")
         if temperature <= 0:
             raise ValueError(f"temperature is {temperature}, expected a number above 0")
+        not_negative(
+            warmup_samples=warmup_samples,
+            pseudo_label_weight=pseudo_label_weight,
+            contrast_weight=contrast_weight,
+            diversity_weight=diversity_weight,
+        )
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.temperature, self.queue_size = temperature, queue_size
         self.neighbours, self.warmup_samples = neighbours, warmup_samples

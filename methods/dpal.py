@@ -97,6 +97,7 @@ class Dpal(Method):
             )
         not_negative(rho=rho, predictor_rho=predictor_rho)
         self.lr, self.momentum, self.rho, self.predictor_rho = lr, momentum, rho, predictor_rho
+        not_negative(entropy_threshold=entropy_threshold or 0)
         self.entropy_threshold = threshold_or_default(entropy_threshold, num_classes)
         self.reset_threshold, self.recovery = reset_threshold, recovery
         self.similarity, self.similarity_batch = similarity, similarity_batch

@@ -67,6 +67,7 @@ class Sar(Method):
         self.momentum = momentum
         not_negative(rho=rho)
         self.rho = rho
+        not_negative(entropy_threshold=entropy_threshold or 0)
         self.entropy_threshold = threshold_or_default(entropy_threshold, num_classes)
         self.reset_threshold = reset_threshold
         self.recovery = recovery
