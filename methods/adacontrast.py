@@ -47,6 +47,7 @@ class Adacontrast(Method):
     adapts = "all weights and biases but the classifier's; a teacher follows them"
     passes = "5 forwards, 1 backward"
     kind = "all weights"
+    published_batch_size = 128
     computes_besides = "distances to the features in its queue"
     score_point = "post-update"
 

@@ -46,6 +46,7 @@ class Cfa(Method):
     adapts = "all norm layers"
     passes = "1 forward, 1 backward"
     kind = "norms"
+    published_batch_size = 64
     needs = ("source images", "source labels")
     needs_source = True
     uses_labels = True

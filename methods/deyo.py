@@ -49,6 +49,7 @@ class Deyo(Method):
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 1 of reliable samples with shape destroyed; 1 forward and backward of kept samples"
     kind = "norms"
+    published_batch_size = 64
 
     def __init__(
         self,

@@ -65,6 +65,7 @@ class Dpal(Method):
     adapts = "norm layers but those of late blocks, shift tokens, prediction networks"
     passes = "1 forward and backward; 1 of each for reliable samples"
     kind = "prompts"
+    published_batch_size = 64
 
     def __init__(
         self,

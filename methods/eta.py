@@ -33,6 +33,7 @@ class Eta(Method):
     adapts = "all norm layers"
     passes = "1 forward; 1 forward and backward of kept samples"
     kind = "norms"
+    published_batch_size = 64
 
     def __init__(
         self,

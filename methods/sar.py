@@ -45,6 +45,7 @@ class Sar(Method):
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 2 forwards and backwards of reliable samples"
     kind = "norms"
+    published_batch_size = 64
 
     def __init__(
         self,
