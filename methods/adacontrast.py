@@ -35,6 +35,7 @@ from ._draws import Draws
 from ._head import Head, full_precision
 from ._moco import MocoViews
 from ._optim import Sgd, gradients
+from ._ranges import not_negative
 from ._running import RunningStatistics
 from ._weights import Teacher, weights_and_biases, without_twins
 
@@ -46,6 +47,7 @@ class Adacontrast(Method):
     adapts = "all weights and biases but the classifier's; a teacher follows them"
     passes = "5 forwards, 1 backward"
     kind = "all weights"
+    published_batch_size = 128
     computes_besides = "distances to the features in its queue"
     score_point = "post-update"
 
@@ -76,6 +78,12 @@ class Adacontrast(Method):
             raise ValueError(f"neighbours is {neighbours}, expected 1 or more")
         if temperature <= 0:
             raise ValueError(f"temperature is {temperature}, expected a number above 0")
+        not_negative(
+            warmup_samples=warmup_samples,
+            pseudo_label_weight=pseudo_label_weight,
+            contrast_weight=contrast_weight,
+            diversity_weight=diversity_weight,
+        )
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.temperature, self.queue_size = temperature, queue_size
         self.neighbours, self.warmup_samples = neighbours, warmup_samples

@@ -36,6 +36,7 @@ from ._norms import norm_parameters, set_up
 from ._optim import Sgd, clipped, gradients
 from ._passes import Passes
 from ._prepared import fitting
+from ._ranges import not_negative
 
 
 class Cfa(Method):
@@ -45,6 +46,7 @@ class Cfa(Method):
     adapts = "all norm layers"
     passes = "1 forward, 1 backward"
     kind = "norms"
+    published_batch_size = 64
     needs = ("source images", "source labels")
     needs_source = True
     uses_labels = True
@@ -67,6 +69,7 @@ class Cfa(Method):
             raise ValueError(f"moments is {moments}, expected 1 or more")
         if max_grad_norm <= 0:
             raise ValueError(f"max_grad_norm is {max_grad_norm}, expected more than 0")
+        not_negative(overall_weight=overall_weight, class_weight=class_weight)
         self.lr, self.momentum = lr, momentum
         self.moments = moments
         self.overall_weight, self.class_weight = overall_weight, class_weight

@@ -35,6 +35,7 @@ from tta_bench.method import Method
 from ._diffusion import Redrawing, resize
 from ._head import frozen
 from ._pictures import NOTE, Pictures, name_of
+from ._ranges import not_negative
 
 
 class Dda(Method):
@@ -82,11 +83,15 @@ class Dda(Method):
             raise UserError(
                 "dda needs a diffusion model (dda.unet=FOLDER) or drawings made earlier (dda.generated=FOLDER)"
             )
+        for name, path in (("unet", unet), ("generated", generated)):
+            if path == "":  # would be the folder that the command runs in
+                raise ValueError(f"{name} is empty, expected a path, or none")
         if not 1 <= start < steps <= 1000:
             raise ValueError(f"start is {start} and steps is {steps}, expected 1 <= start < steps <= 1000")
         for name, value in (("down", down), ("images_at_once", images_at_once), ("size", 1 if size is None else size)):
             if value < 1:
                 raise ValueError(f"{name} is {value}, expected 1 or more")
+        not_negative(scale=scale)
         self.images_at_once, self.ensemble, self.seed = images_at_once, ensemble, seed
         frozen(model)
         device = next(model.parameters()).device

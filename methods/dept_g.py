@@ -38,7 +38,7 @@ from ._head import frozen, full_precision
 from ._moco import MocoViews
 from ._optim import Sgd, clipped, gradients
 from ._prompt_training import PromptTraining
-from ._ranges import positive
+from ._ranges import not_negative, positive
 from ._stages import Projected, Seen, Staged, agreement, fingerprint, likeness
 from ._weights import Teacher, without_twins
 
@@ -90,6 +90,13 @@ class DeptG(Method):
         if queue_size < max(batch_size, neighbours):
             raise ValueError(f"queue_size is {queue_size}, expected at least the batch size and the neighbours")
         positive(teacher_temperature=teacher_temperature, max_grad_norm=max_grad_norm)
+        not_negative(
+            pseudo_label_weight=pseudo_label_weight,
+            token_weight=token_weight,
+            prompt_weight=prompt_weight,
+            diversity_weight=diversity_weight,
+            prompt_diversity_weight=prompt_diversity_weight,
+        )
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.teacher_temperature, self.max_grad_norm = teacher_temperature, max_grad_norm
         self.neighbours, self.queue_size, self.seed = neighbours, queue_size, seed

@@ -36,6 +36,7 @@ from ._entropy import entropy, reliable, threshold_or_default
 from ._norms import frozen_modules, norm_parameters, published_lr, samples_interact, set_up
 from ._optim import Sgd, gradients
 from ._passes import Passes
+from ._ranges import not_negative
 
 
 class Deyo(Method):
@@ -48,6 +49,7 @@ class Deyo(Method):
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 1 of reliable samples with shape destroyed; 1 forward and backward of kept samples"
     kind = "norms"
+    published_batch_size = 64
 
     def __init__(
         self,
@@ -75,6 +77,13 @@ class Deyo(Method):
             raise ValueError(f"patch_len is {patch_len}, expected the number of patches along a side, 1 or more")
         if occlusion_size is not None and occlusion_size < 1:
             raise ValueError(f"occlusion_size is {occlusion_size}, expected a number of pixels, 1 or more")
+        not_negative(
+            entropy_threshold=entropy_threshold or 0,
+            reweight_ent=reweight_ent,
+            reweight_plpd=reweight_plpd,
+            occlusion_row=occlusion_row or 0,
+            occlusion_column=occlusion_column or 0,
+        )
         # The driver doubles the rate when samples come one by one.
         self.lr = published_lr(model, batch_size) * (2 if batch_size == 1 else 1) if lr is None else lr
         self.momentum = momentum

@@ -65,6 +65,7 @@ class Dpal(Method):
     adapts = "norm layers but those of late blocks, shift tokens, prediction networks"
     passes = "1 forward and backward; 1 of each for reliable samples"
     kind = "prompts"
+    published_batch_size = 64
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class Dpal(Method):
             )
         not_negative(rho=rho, predictor_rho=predictor_rho)
         self.lr, self.momentum, self.rho, self.predictor_rho = lr, momentum, rho, predictor_rho
+        not_negative(entropy_threshold=entropy_threshold or 0)
         self.entropy_threshold = threshold_or_default(entropy_threshold, num_classes)
         self.reset_threshold, self.recovery = reset_threshold, recovery
         self.similarity, self.similarity_batch = similarity, similarity_batch

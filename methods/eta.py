@@ -23,6 +23,7 @@ from ._entropy import entropy, reliable, threshold_or_default
 from ._norms import norm_parameters, published_lr, set_up
 from ._optim import Sgd, Tensors, gradients
 from ._passes import Passes
+from ._ranges import not_negative
 
 
 class Eta(Method):
@@ -32,6 +33,7 @@ class Eta(Method):
     adapts = "all norm layers"
     passes = "1 forward; 1 forward and backward of kept samples"
     kind = "norms"
+    published_batch_size = 64
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Eta(Method):
         super().__init__(model, num_classes=num_classes, batch_size=batch_size)
         self.lr = published_lr(model, batch_size) if lr is None else lr
         self.momentum = momentum
+        not_negative(entropy_threshold=entropy_threshold or 0, redundancy_threshold=redundancy_threshold)
         self.entropy_threshold = threshold_or_default(entropy_threshold, num_classes)
         self.redundancy_threshold = redundancy_threshold
         self._adapted = norm_parameters(model)

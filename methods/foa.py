@@ -54,6 +54,7 @@ class Foa(Method):
     adapts = "prompt tokens, a shift of the classifier's input"
     passes = "28 forwards"
     kind = "prompts"
+    published_batch_size = 64
     slower_than_source = 300.0  # 28 forwards of a longer sequence, and a search that a CPU does
     needs = ("source images", "cma")
     needs_source = True

@@ -34,6 +34,7 @@ class FoaShift(Method):
     adapts = "a shift of the classifier's input"
     passes = "1 forward"
     kind = "statistics"
+    published_batch_size = 64
     needs = ("source images",)
     needs_source = True
 

@@ -47,6 +47,7 @@ class Roid(Method):
     adapts = "all norm layers, pulled back to source"
     passes = "1 forward; 1 forward and backward of kept samples; 1 of each of their views"
     kind = "norms"
+    published_batch_size = 64
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class Sar(Method):
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 2 forwards and backwards of reliable samples"
     kind = "norms"
+    published_batch_size = 64
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class Sar(Method):
         self.momentum = momentum
         not_negative(rho=rho)
         self.rho = rho
+        not_negative(entropy_threshold=entropy_threshold or 0)
         self.entropy_threshold = threshold_or_default(entropy_threshold, num_classes)
         self.reset_threshold = reset_threshold
         self.recovery = recovery

@@ -30,6 +30,7 @@ class Tent(Method):
     adapts = "all norm layers"
     passes = "1 forward, 1 backward"
     kind = "norms"
+    published_batch_size = 64
 
     def __init__(
         self,

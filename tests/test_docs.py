@@ -125,6 +125,21 @@ def test_the_example_of_frames_runs(
     assert words[-9:] == ["False", "True", "source", "False", "50", "0", "True", "0", "50"]
 
 
+def test_the_readme_names_the_best_of_all_methods() -> None:
+    with (ROOT / "results" / "digits-c-5-all" / "leaderboard.csv").open() as file:
+        scores = list(csv.DictReader(file))
+    means = {
+        name: 100 * mean(float(s["top1"]) for s in scores if s["label"] == name)
+        for name in {s["label"] for s in scores}
+    }
+    best = sorted(means, key=lambda name: -means[name])[:3]
+    said = re.search(r"The best there are (.*?)\. EATA has (.*?), Source (.*?)\.\n", README, re.DOTALL)
+    assert said is not None
+    assert [name.lower() for name in re.findall(r"([\w-]+) \(", said[1])] == best
+    shown = [*re.findall(r"\((.*?) %\)", said[1]), said[2][:-2], said[3][:-2]]
+    assert shown == [f"{means[name]:.1f}" for name in (*best, "eata", "source")]
+
+
 def test_the_example_of_frames_shows_the_numbers_of_the_results() -> None:
     with (ROOT / "results" / "digit-pairs-c-5" / "leaderboard.csv").open() as file:
         scores = list(csv.DictReader(file))

@@ -8,7 +8,7 @@ import pytest
 
 from tests import trees
 from tests.conftest import Cli
-from tta_bench import registry, settings
+from tta_bench import Method, registry, settings
 from tta_bench.suites import suite
 
 WHAT = {"methods": "tent", "suites": "digits-c-5", "models": "digits-vit", "datasets": "imagenet-c"}
@@ -148,6 +148,14 @@ def test_a_method_in_detail_shows_all_settings(cli: Cli, monkeypatch: pytest.Mon
             assert expected in text
     assert "augmentations=32" in text
     assert "entropy_threshold=none" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("source", "none stated"), ("bn-test", "none stated"), ("adacontrast", "128"), ("eata", "64")]
+)
+def test_a_batch_size_is_published_only_if_a_paper_states_it(cli: Cli, name: str, size: str) -> None:
+    assert Method.published_batch_size is None, "a package's method claims none by default"
+    assert f"published batch size: {size}\n" in cli("list", "methods", name)[1]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_says_what_it_needs(name: str) -> None:
     assert cls.kind in typing.get_args(Kind)
     assert ("source images" in cls.needs) == cls.needs_source
     assert ("source labels" in cls.needs) == cls.uses_labels
-    assert cls.published_batch_size >= 1
+    assert cls.published_batch_size is None or cls.published_batch_size >= 1
     assert cls.slower_than_source >= 50
 
 

@@ -10,6 +10,11 @@ from safetensors.torch import save_file
 
 from tests import trees, vits
 from tests.conftest import Cli
+from tests.needed import needed
+from tests.small import model_for
+from tta_bench import build_method, settings
+from tta_bench.errors import UserError
+from tta_bench.registry import installed
 
 
 @pytest.mark.parametrize(
@@ -28,6 +33,8 @@ from tests.conftest import Cli
         (("bn-test",), "bn-test adapts the statistics of BatchNorm2d layers, and VisionTransformer has none"),
         (("bn-alpha",), "bn-alpha adapts the statistics of BatchNorm2d layers, and VisionTransformer has none"),
         (("dda",), "dda needs a diffusion model (dda.unet=FOLDER) or drawings made earlier (dda.generated=FOLDER)"),
+        (("dda", "generated="), "generated is empty, expected a path, or none"),
+        (("dda", "unet="), "unet is empty, expected a path, or none"),
         (("dept-g",), "dept-g needs prompts that were trained with the source model: `tta-bench train-source"),
     ],
 )
@@ -62,3 +69,16 @@ def test_source_images_without_labels_are_refused(cli: Cli, tmp_path: Path, clea
     status, _, error = cli("run", "--suite", suite, "--data-root", tmp_path, "--out", tmp_path / "run")
     assert (status, error.count("\n")) == (2, 1)
     assert said in error
+
+
+THRESHOLDS = ("entropy_threshold", "redundancy_threshold")
+NEVER_NEGATIVE = (*THRESHOLDS, "warmup_samples", "scale", "reweight_ent", "reweight_plpd")
+
+
+@pytest.mark.parametrize("name", installed().names())
+def test_negative_weights_and_thresholds_are_refused(name: str) -> None:
+    """A loss with a negative weight is maximised, and no entropy lies below a negative threshold: both are slips."""
+    for key in settings.defaults(installed().load(name)):
+        if key in NEVER_NEGATIVE or key.endswith("_weight"):
+            with pytest.raises(UserError, match=f"{key} is -1, expected 0 or more"):
+                build_method(name, model_for(name), num_classes=10, batch_size=8, params={**needed(name), key: -1})

@@ -48,6 +48,13 @@ def test_the_label_is_not_part_of_the_request(small_suite: Path) -> None:
     assert len({spec.digest, *shifts}) == 3
 
 
+def test_a_label_names_a_file_without_its_folder(small_suite: Path) -> None:
+    given = {"dept-g": {"prompts": "/data/me/prompts.safetensors", "lr": 0.1}}
+    spec = requests(small_suite, methods=("dept-g",), overrides=given)[0]
+    assert spec.label == "dept-g (prompts=prompts.safetensors, lr=0.1)"
+    assert spec.settings["prompts"] == "/data/me/prompts.safetensors"
+
+
 def test_methods_follow_each_other_on_a_stream(small_suite: Path) -> None:
     found = requests(small_suite, seeds=(0, 1))
     assert [(spec.name, spec.seed, spec.label) for spec in found[:4]] == [

@@ -47,8 +47,8 @@ class Method(ABC):
     needs: ClassVar[tuple[str, ...]] = ()
     """What a run needs besides the stream: "source images", "source labels", or the name of an extra."""
 
-    published_batch_size: ClassVar[int] = 64
-    """The batch size of the published results, for which the published learning rates hold."""
+    published_batch_size: ClassVar[int | None] = None
+    """The batch size of the published results, for which the published learning rates hold; None if there is none."""
 
     needs_source: ClassVar[bool] = False
     """Whether `prepare` must be called with source-like batches before the first `adapt`."""

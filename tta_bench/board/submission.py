@@ -94,7 +94,7 @@ class Rerun:
     by: Annotated[Line, Meta(description="Who ran it.")]
     date: Annotated[Date, Meta(description="When.")]
     machine: Annotated[Line, Meta(description="The processor or GPU, and the system.")]
-    cells: Annotated[Count, Meta(description="How many cells ran again, drawn by lot.")]
+    cells: Annotated[Count, Meta(description="How many cells ran again, drawn at random.")]
     result: Annotated[
         Literal["bit for bit", "within tolerance", "differs"],
         Meta(description="How the predictions compare; tolerance: at most 2 % of them and 0.5 points."),

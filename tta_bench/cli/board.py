@@ -47,7 +47,7 @@ def _add_check(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     check.add_argument("--comment", type=Path, metavar="FILE", help="also write the answer as Markdown")
     check.add_argument("--weights", type=options.names, default=(), metavar="HASH,…", help="source weights you know")
     options.add_data_root(check)
-    check.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn by lot")
+    check.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn at random")
     check.add_argument("--by", metavar="NAME", help="with --rerun: note in submission.yaml who ran them")
     check.add_argument("--seed", type=options.seed, metavar="N", help="of the lot (default: a new one)")
     check.add_argument("--device", default="auto", help="for --rerun (default: the kind that the record names)")

@@ -70,7 +70,7 @@ def _methods() -> None:
                 row["name"],
                 row["paper"].rpartition(", ")[2] if short else row["paper"],
                 row["kind"],
-                str(row["batch_size"]),
+                str(row["batch_size"] or "–"),
                 row["needs"] or "–",
                 row["from"],
             )
@@ -97,7 +97,7 @@ def _details_of_methods(names: Sequence[str]) -> None:
                 "paper": row["paper"],
                 "adapts": row["adapts"],
                 "needs": row["needs"] or "nothing but the stream",
-                "published batch size": str(row["batch_size"]),
+                "published batch size": str(row["batch_size"] or "none stated"),
                 "passes per batch": row["passes"],
                 "scored": SCORED[row["score_point"]],
                 "settings": ", ".join(f"{key}={value}" for key, value in defaults.items()) or "none",

@@ -28,7 +28,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     options.add_runs(verb)
     options.add_data_root(verb)
-    verb.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn by lot")
+    verb.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn at random")
     verb.add_argument(
         "--seed", type=options.seed, metavar="N", help="of the lot (default: a new one, which is printed)"
     )

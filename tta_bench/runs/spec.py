@@ -10,6 +10,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any
 
 from tta_bench import settings
@@ -127,13 +128,16 @@ def row_of(label: str, suite: Suite, choices: Choices) -> Row:
     method = given.pop("method", label)  # a suite may have several rows of one method, each under its own label
     every = given.pop("adapt-every", 1)
     # A row that departs from the suite's settings says so wherever it is shown.
-    shown = ", ".join(
-        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
-        for key, value in asked.items()
-        if key != "method"
-    )
+    shown = ", ".join(f"{key}={_short(value)}" for key, value in asked.items() if key != "method")
     held = settings.storable(f"method '{label}'", given)
     return Row(f"{label} ({shown})" if shown else label, method, held, every)
+
+
+def _short(value: Any) -> str:
+    """A setting's value as a label has it; of a path its name, since results are known by the content of files."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return PurePath(value).name or value if isinstance(value, str) else str(value)
 
 
 def live_of(row: Row, choices: Choices) -> Live | None:
