@@ -32,6 +32,7 @@ class Scene:
     patch_size: int = 0  # of a ViT
     embed_dim: int = 0
     num_heads: int = 0
+    pool: Any = "token"
     block: str = ""  # of a ResNet
     norm: str = "batch"
 
@@ -52,6 +53,7 @@ class Scene:
             embed_dim=self.embed_dim,
             num_heads=self.num_heads,
             mlp_ratio=3,
+            global_pool=self.pool,
             num_classes=self.classes,
         )
 
@@ -91,7 +93,9 @@ BATCHNORM = {
     "many classes, batch norm": Scene(37, 45, 16, 7, block="bottleneck"),
 }
 GROUPNORM = {"few classes, group norm": Scene(4, 37, 16, 3, block="basic", norm="group")}
-SCENES = {**VITS, **BATCHNORM, **GROUPNORM}
+AVERAGE = {"average pooling": Scene(7, 20, 8, 3, patch_size=5, embed_dim=32, num_heads=2, pool="avg")}
+LARGE = {"large images": Scene(7, 203, 8, 5, patch_size=29, embed_dim=32, num_heads=2)}  # graphs per image
+SCENES = {**VITS, **BATCHNORM, **GROUPNORM, **AVERAGE, **LARGE}
 
 
 def median(values: list[Tensor]) -> float:

@@ -112,8 +112,9 @@ def eata(model: Any, batches: list[Tensor], source: list[Tensor], **s: Any) -> R
 
 
 def sar(model: Any, batches: list[Tensor], *, lr: float, entropy_threshold: float) -> Run:
-    """Without the recovery, which `reference.py` has."""
-    learns = norms(by_the_batch(model), early=True)
+    """A recovery returns to the source weights; the average that called for it and the momentum stay."""
+    learns, average = norms(by_the_batch(model), early=True), None
+    source = {name: p.detach().clone() for name, p in learns.items()}
     sgd = torch.optim.SGD(learns.values(), lr=lr, momentum=0.9)
     answers: list[Tensor] = []
     for batch in batches:
@@ -128,10 +129,16 @@ def sar(model: Any, batches: list[Tensor], *, lr: float, entropy_threshold: floa
             p.data += 0.05 * grad / (length + 1e-12)
         sgd.zero_grad()
         again = entropy(model(batch)[kept])
-        again[again < entropy_threshold].mean().backward()
+        loss = again[again < entropy_threshold].mean()
+        loss.backward()
         for p, value in zip(learns.values(), before, strict=True):
             p.data = value
         sgd.step()
+        if not loss.isnan():
+            average = loss.item() if average is None else 0.9 * average + 0.1 * loss.item()
+        if average is not None and average < 0.2:
+            for name, p in learns.items():
+                p.data = source[name].clone()
         answers.append(logits.detach())
     return answers, dict(learns)
 

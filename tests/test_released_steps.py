@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests import released, released_features, released_norms
-from tests.other_models import BATCHNORM, GROUPNORM, SCENES, VITS, Scene, fitted
+from tests.other_models import AVERAGE, BATCHNORM, GROUPNORM, LARGE, SCENES, VITS, Scene, fitted
 from tests.traces import Trace, seams
 from tta_bench import Method, build_method
 
@@ -34,10 +34,13 @@ CASES = [
     *((case, scene) for scene in VITS for case in ON_VITS),
     *((case, scene) for scene in BATCHNORM for case in [*ON_RESNETS, "bn-test", "bn-alpha", "bn-alpha-half"]),
     *((case, scene) for scene in GROUPNORM for case in ON_RESNETS),
+    *((case, scene) for scene in AVERAGE for case in ("tent", "sar", "deyo", "cfa", "cotta", "t3a-k5", "lame-rbf")),
+    *((case, scene) for scene in LARGE for case in ("deyo", "deyo-resize", "roid", "cmf")),
 ]
 QUICK = [
     *((case, "few classes") for case in ("cfa", "lame-rbf", "t3a-all-released", "deyo-resize", "roid-single-window")),
     *((case, "many classes, batch norm") for case in ("sar", "rdumb-bn", "bn-alpha")),
+    *((case, "average pooling") for case in ("sar", "deyo")),
 ]
 
 
