@@ -48,8 +48,8 @@ def frozen_modules(model: nn.Module, frozen_blocks: Sequence[int] | None) -> lis
     if "blocks" not in parts:
         stages = {i: parts[f"layer{i}"] for i in range(1, 5) if f"layer{i}" in parts}
         return _chosen(stages, frozen_blocks, PUBLISHED_FROZEN_STAGES)
-    # Where timm pools by average, `norm` is empty and `fc_norm` is the final norm.
-    final = [parts[name] for name in ("norm", "fc_norm") if name in parts]
+    # By its name, as released: where timm pools by average, `norm` is empty, and `fc_norm` in its place adapts.
+    final = [parts["norm"]] if "norm" in parts else []
     return _chosen(dict(enumerate(parts["blocks"].children())), frozen_blocks, PUBLISHED_FROZEN_BLOCKS) + final
 
 

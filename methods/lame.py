@@ -74,7 +74,7 @@ class Lame(Method):
             affinities = units @ units.T
         else:
             # As norms of differences: a product of matrices gives no exact zeros, and may swap neighbours.
-            distances = torch.cdist(units, units, compute_mode="donot_use_mm_for_euclid_dist")
+            distances = torch.stack([(units - unit).norm(dim=1) for unit in units])
             affinities = (nearest if self.affinity == "kNN" else gaussian)(distances, self.knn)
         return (affinities + affinities.T) / 2 if self.force_symmetry else affinities
 
@@ -93,15 +93,18 @@ def gaussian(distances: Tensor, knn: int) -> Tensor:
 
 
 def agree(logits: Tensor, affinities: Tensor) -> Tensor:
-    """Log probabilities of the labelling on which the model and the affinities agree."""
-    log_p = (logits.softmax(1) + 1e-10).log()
-    log_y, before = log_p.log_softmax(1), float("inf")
+    """Log probabilities of the labelling on which the model and the affinities agree.
+
+    The loop ends when the float32 energy stops changing, so rounding decides on the last iteration, and one more may
+    move Y by 1e-3. Hence the operations are those of the released code, in its order.
+    """
+    unary = -(logits.softmax(1) + 1e-10).log()
+    labels, before = (-unary).softmax(1), float("inf")
     for i in range(ITERATIONS):
-        pull = affinities @ log_y.exp()
-        log_y = (log_p + pull).log_softmax(1)
-        y = log_y.exp()
-        energy = (y * (y.clamp(min=1e-20).log() - log_p - pull)).sum().item()
+        pull = affinities @ labels
+        labels = (-unary + pull).softmax(1)
+        energy = (unary * labels - pull * labels + labels * labels.clamp(min=1e-20).log()).sum().item()
         if i > 1 and abs(energy - before) <= TOLERANCE * abs(before):
             break
         before = energy
-    return log_y
+    return (-unary + pull).log_softmax(1)

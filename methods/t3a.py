@@ -23,7 +23,6 @@ from torch import Tensor, nn
 
 from tta_bench.method import Method
 
-from ._entropy import entropy
 from ._head import Head, frozen, full_precision
 from ._supports import AllButTheLeastSure, Everything, Supports, Surest
 
@@ -86,4 +85,8 @@ class T3a(Method):
 
 
 def _supports(features: Tensor, logits: Tensor) -> Supports:
-    return Supports(F.normalize(features), logits.argmax(1), entropy(logits))
+    # Written as in the released code: where logits are small, only rounding tells entropies apart. Of equal ones the
+    # older stay here; the released sort leaves that open.
+    logits = logits.float()
+    entropies = -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
+    return Supports(F.normalize(features), logits.argmax(1), entropies)

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tests.other_models import SCENES
+from tests.released_features import t3a
 from tests.small import small_vit, stream
 from tta_bench import build_method
 from tta_bench.errors import UserError
@@ -108,3 +110,15 @@ def test_a_mask_leaves_templates_of_its_classes_only() -> None:
     assert method.adapt(stream(count=1)[0]).shape == (8, 3)
     with pytest.raises(UserError, match="the classifier makes 10 logits, expected 3"):
         build_method("t3a", small_vit(), num_classes=3)
+
+
+def test_entropies_that_only_rounding_tells_apart_are_ranked_as_released() -> None:
+    scene = SCENES["few classes, batch norm"]
+    model = scene.model()
+    for parameter in model.fc.parameters():
+        parameter.data *= 0.01
+    expected, state = t3a(model, scene.batches(), filter_k=5)
+    method = build_method("t3a", model, num_classes=scene.classes, params={"filter_k": 5})
+    for batch, logits in zip(scene.batches(), expected, strict=True):
+        torch.testing.assert_close(method.adapt(batch), logits, atol=1e-4, rtol=0)
+    torch.testing.assert_close(method.adapted_state()["templates"], state["templates"], atol=1e-4, rtol=0)
