@@ -255,3 +255,40 @@ def test_slurm_says_why_a_worker_waits_or_has_ended(store: Store, monkeypatch: p
         State("ended", "launch_failed_requeued_held"),
         State("ended"),  # squeue has forgotten it
     ]
+
+
+@pytest.mark.parametrize("action", ["state", "cancel", "withdraw"])
+def test_a_strangers_folder_passes_no_option_to_slurm(
+    action: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: pytest.fail(f"called {words}"))
+    content = Job("slurm", 1, Site().to_json(), (Ticket(make_spec(), 1.0),))
+    folder = JobFolder.create(store, content)
+    folder.keep_handle(content, {"id": "--user=me"})
+    with pytest.raises(UserError, match="expected the number of a Slurm job, got '--user=me'"):
+        getattr(Slurm(Options()), action)(folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"wait": ""}, "--slurm wait: not possible here"),
+        ({"test-only": ""}, "--slurm test-only: not possible here"),
+        ({"signal": "USR1@60"}, "--slurm signal=USR1@60: write B:USR1@60"),
+    ],
+)
+def test_options_of_sbatch_that_cannot_work(given: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(UserError) as error:
+        Slurm(Options(submit=given))
+    assert str(error.value).startswith(line)
+
+
+def test_an_answer_of_sbatch_without_a_number_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
+    answer = subprocess.CompletedProcess(["sbatch"], 0, "Usage: sbatch [OPTIONS]", "")
+    monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: answer)
+    folder = JobFolder.create(store, Job("slurm", 1, Site().to_json(), (Ticket(make_spec(), 1.0),)))
+    with pytest.raises(UserError, match="expected the number of a job"):
+        Slurm(Options()).submit(folder, 1)

@@ -227,3 +227,16 @@ def test_manifests_are_checked(tmp_path: Path) -> None:
     store.manifest.write_text(json.dumps({"suite": "t"}))
     (finding,) = [f for f in verify([store.folder])[0].failures if f.check == "files"]
     assert finding.text == "belongs to suite 's', its folder to 't'"
+
+
+@pytest.mark.parametrize("name", ["cells", "claims", "commands", "jobs", "known", "prepared", "warnings"])
+def test_a_run_does_not_write_through_links(name: str, tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    Store.create(folder, "s")
+    elsewhere.mkdir()
+    if (folder / name).is_dir():
+        (folder / name).rmdir()
+    (folder / name).symlink_to(elsewhere)
+    with pytest.raises(UserError, match=f"{name} is a symbolic link"):
+        Store.create(folder, "s")
+    assert not list(elsewhere.iterdir())

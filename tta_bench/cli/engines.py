@@ -35,7 +35,6 @@ FLAGS = frozenset(
         "stepmgr",
         "use-min-nodes",
         "verbose",
-        "wait",
     ]
 )
 

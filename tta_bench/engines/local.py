@@ -168,7 +168,9 @@ class Local(Engine):
             known = {place["pid"]: place for handle in here for place in handle.get("processes", ())}
             self._places = {**known, **self._places}
 
-    def _is_running(self, place: Mapping[str, Any]) -> bool:
+    def _is_running(self, place: Any) -> bool:
+        if not isinstance(place, dict) or not isinstance(place.get("pid"), int) or "started" not in place:
+            return False  # a stranger's folder may hold anything
         if place["pid"] in self._started:
             return self._started[place["pid"]].poll() is None
         return bool(place["started"]) and bool(place["started"] == _started(place["pid"]))

@@ -21,6 +21,7 @@ from tta_bench.errors import UserError
 EARLY = 120  # seconds before the time limit at which a worker takes no new cell; at most a quarter of the limit
 TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
 OWN = frozenset({"array", "output", "error", "parsable", "wrap", "job-name", "chdir"})  # options that are set here
+NO_JOB = frozenset({"help", "test-only", "usage", "version", "wait"})  # with these, sbatch submits nothing or blocks
 ACTIVE = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 QUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 HELD = frozenset({"launch failed requeued held", "JobHoldMaxRequeue"})  # reasons: only a person can release such a job
@@ -40,6 +41,11 @@ class Slurm(Engine):
         for name in options.submit:
             if name in OWN:
                 raise UserError(f"--slurm {name}=…: tta-bench sets this option itself")
+            if name in NO_JOB:
+                raise UserError(f"--slurm {name}: not possible here, sbatch would not submit the job and return")
+        signal = options.submit.get("signal", "B:")
+        if "B" not in signal.partition(":")[0]:
+            raise UserError(f"--slurm signal={signal}: write B:{signal}, the signal must reach the batch script")
 
     @cached_property
     def jobs(self) -> int:
@@ -54,12 +60,15 @@ class Slurm(Engine):
         done = _call(words, script(job))
         if done.returncode:
             raise UserError(f"sbatch refused the job: {_reason(done)} ({_options(self.options)})")
-        return {"id": done.stdout.strip().partition(";")[0]}
+        number = done.stdout.strip().partition(";")[0]
+        if not number.isdecimal():
+            raise UserError(f"sbatch answered '{number[:60]}', expected the number of a job ({_options(self.options)})")
+        return {"id": number}
 
     def state(self, job: JobFolder) -> list[State]:
         handle = job.handle
         workers = int(handle["workers"])
-        done = _call(["squeue", "--noheader", "--array", "--states=all", "--format=%K %T %r", f"--jobs={handle['id']}"])
+        done = _call(["squeue", "--noheader", "--array", "--states=all", "--format=%K %T %r", f"--jobs={_number(job)}"])
         if done.returncode:
             # Slurm forgets a job some minutes after its end; a controller that does not answer says nothing about it.
             is_forgotten = "Invalid job id" in done.stderr
@@ -72,12 +81,20 @@ class Slurm(Engine):
         return [found[index] for index in range(workers)]
 
     def cancel(self, job: JobFolder) -> None:
-        done = _call(["scancel", str(job.handle["id"])])
+        done = _call(["scancel", _number(job)])
         if done.returncode and "Invalid job id" not in done.stderr:
             raise UserError(f"scancel failed: {_reason(done)}")
 
     def withdraw(self, job: JobFolder) -> None:
-        _call(["scancel", "--state=PENDING", str(job.handle["id"])])
+        _call(["scancel", "--state=PENDING", _number(job)])
+
+
+def _number(job: JobFolder) -> str:
+    """The number of a Slurm job. The folder may be a stranger's, and scancel would take another text as an option."""
+    number = str(job.handle["id"])
+    if not number.isdecimal():
+        raise UserError(f"{job.path}: damaged, expected the number of a Slurm job, got '{number[:60]}': delete it")
+    return number
 
 
 def state_of(word: str, reason: str) -> State:

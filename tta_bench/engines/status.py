@@ -62,6 +62,8 @@ def status(folder: JobFolder) -> JobStatus:
     job, handle = folder.read(), folder.handle
     lives = folder.lives()
     states = _states(folder, str(handle["engine"]), job.workers)
+    if not len(lives) == len(states) == job.workers:
+        raise UserError(f"{folder.path}: damaged, its files disagree on the number of workers: delete it")
     specs = {ticket.spec.digest: ticket.spec for ticket in job.tickets}
     workers = [
         WorkerStatus(
@@ -88,7 +90,8 @@ def _reason(life: Life, state: State) -> str:
     """Why a worker waits or has ended, and what it refused to run."""
     lines = list(dict.fromkeys(life.refused.values()))
     refused = [f"refused {len(life.refused)} cell{'s'[: len(life.refused) != 1]}: {'; '.join(lines)}"] if lines else []
-    why = life.exit or (state.death if state.word == ENDED else state.why)
+    ended = state.death if life.at else ", ".join(filter(None, ["never started", state.why]))
+    why = life.exit or (ended if state.word == ENDED else state.why)
     return ", ".join([*filter(None, [why]), *refused])
 
 

@@ -45,6 +45,20 @@ class RunFolder:
         self.warning_files = folder / "warnings"
 
     @property
+    def written(self) -> tuple[Path, ...]:
+        """The folders that a run writes into."""
+        return (
+            self.cells,
+            self.claims,
+            self.commands,
+            self.damaged,
+            self.jobs,
+            self.known,
+            self.prepared,
+            self.warning_files,
+        )
+
+    @property
     def report(self) -> Path:
         """The folder for tables; UserError if it leads elsewhere."""
         return folder_below(self.folder, "report")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tta_bench.errors import UserError
+from tta_bench.files import folder_below
 from tta_bench.records.folder import RunFolder
 from tta_bench.records.notes import read_manifest
 
@@ -18,6 +19,8 @@ def refuse_unfit(folder: Path, suite: str) -> None:
         if owner not in (None, suite):
             raise UserError(f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out")
         refuse_other_files(folder)
+        for place in run.written:
+            folder_below(folder, place.name)
     elif folder.exists():
         raise UserError(f"output {folder} is a file, expected a folder: choose another --out")
     there = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())
