@@ -38,7 +38,7 @@ CASES = [
     *((case, scene) for scene in LARGE for case in ("deyo", "deyo-resize", "roid", "cmf")),
 ]
 QUICK = [
-    *((case, "few classes") for case in ("cfa", "lame-rbf", "t3a-all-released", "deyo-resize", "roid-single-window")),
+    *((case, "few classes") for case in ("cfa", "lame-rbf", "t3a-all-released", "deyo", "roid-single-window")),
     *((case, "many classes, batch norm") for case in ("sar", "rdumb-bn", "bn-alpha")),
     *((case, "average pooling") for case in ("sar", "deyo")),
 ]
