@@ -97,7 +97,8 @@ class Cluster:
     def wait_until_idle(self, seconds: float = 60) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if self.call("sinfo", "--noheader", "--states=idle", "--format=%D").strip() == "2":
+            # By their words: `--states=idle` counts drained nodes, too.
+            if self.call("sinfo", "--noheader", "--Node", "--format=%t").split() == ["idle", "idle"]:
                 return
             time.sleep(0.2)
         raise RuntimeError(self.describe())
