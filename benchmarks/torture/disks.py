@@ -25,7 +25,7 @@ def bad_disks(scene: Scene) -> dict[str, Any]:
             if bad == "read-only":
                 while not list(out.glob("cells/*.json")) and process.poll() is None:
                     time.sleep(0.05)
-                mount("-o", "remount,ro", str(place))
+                make_read_only(place)
             _, shown = process.communicate()
             figures["tracebacks"] += "Traceback" in shown or process.returncode == 0
             before = set(predictions(out))
@@ -47,6 +47,15 @@ def disk(place: Path, options: str) -> Iterator[Path]:
         yield place
     finally:
         subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def make_read_only(place: Path) -> None:
+    """Refused while a file is open for writing, so it may take some tries."""
+    for _ in range(1000):
+        if subprocess.run(["mount", "-o", "remount,ro", str(place)], capture_output=True).returncode == 0:
+            return
+        time.sleep(0.003)
+    raise RuntimeError(f"{place} is never idle")
 
 
 def mount(*words: str) -> None:
