@@ -44,7 +44,7 @@ class Journal:
         self._last = 0.0
 
     def write(self, event: str, **content: Any) -> None:
-        """Add a line. A full disk, or a folder that may not be written, raises RunStopped."""
+        """Add a line. RunStopped if the disk is full or the folder cannot be written."""
         line = json.dumps({"at": round(time.time(), 2), "event": event, **content})
         try:
             # Opened for each line: other hosts see what is in a closed file.

@@ -94,7 +94,7 @@ def work(folder: JobFolder, index: int, place: Binder | None = None) -> int:
         line = f"job {folder.name} has workers 0 to {job.workers - 1}, got {index}"
         if index < 0 or engine_class(job.engine).starts_workers:
             raise UserError(line)
-        # Somebody else's scheduler starts as many as it was told, and would start a failed one again and again.
+        # A scheduler such as Kubernetes starts a fixed number of workers, and would restart a failed one for ever.
         print(f"{line}: nothing to do", file=sys.stderr)
         return 0
     journal = Journal(folder.journal(index))

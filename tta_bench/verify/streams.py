@@ -126,7 +126,7 @@ def _expected(name: str, root: Path | None) -> Expected:
 
 
 def _scenario(name: str, settings: Mapping[str, Any]) -> Scenario:
-    """Names may be of another version; a value that a setting known here cannot have is of none."""
+    """Accept settings that this version does not know; refuse impossible values of those it knows."""
     is_known = name in SCENARIOS and settings.keys() <= {f.name for f in fields(SCENARIOS[name])}
     try:
         return scenario_of(name, settings)
