@@ -111,7 +111,7 @@ def test_what_prepare_learned_can_be_kept(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recovery", ["released", "fixed"])
-@pytest.mark.parametrize("name", ["sar", "dpal", "dpal-official"])
+@pytest.mark.parametrize("name", ["sar", "sar-come", "dpal", "dpal-official"])
 def test_reset_replays_also_after_the_method_recovered_by_itself(name: str, recovery: str) -> None:
     method = built(name, reset_threshold=100.0, entropy_threshold=100.0, recovery=recovery)
     batches = stream()
