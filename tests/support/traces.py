@@ -31,6 +31,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "sar": ("lr", "entropy_threshold"),
     "tent-come": ("lr", "opinion_classes"),
     "eata-come": (*NORMS, "fisher_weight", "opinion_classes"),
+    "shot-im": ("lr", "momentum", "nesterov", "optimizer", "weight_decay", "parameters", "max_grad_norm",
+                "pseudo_weight", "pseudo_threshold"),
     "sar-come": ("lr", "entropy_threshold", "opinion_classes"),
     "dpal": DPAL,
     "dpal-official": DPAL,
