@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "eata-come": (*NORMS, "fisher_weight", "opinion_classes"),
     "shot-im": ("lr", "momentum", "nesterov", "optimizer", "weight_decay", "parameters", "max_grad_norm",
                 "pseudo_weight", "pseudo_threshold"),
+    "tribe": ("lr", "bn_rate", "bn_share", "anchor_weight", "entropy_threshold"),
+    "note": ("lr", "memory_size", "update_frequency", "bn_momentum", "iabn_k"),
     "sar-come": ("lr", "entropy_threshold", "opinion_classes"),
     "dpal": DPAL,
     "dpal-official": DPAL,
@@ -121,7 +124,7 @@ def golden_model(head_scale: float = 1.0, name: str = "model.npz") -> Any:
     return model
 
 
-def seams(meta: dict[str, Any]) -> dict[str, Callable[..., Tensor]]:
+def seams(meta: dict[str, Any]) -> dict[str, Callable[..., Any]]:
     """The draws of the recording, by the name of the method that makes them."""
     first = 0 if meta["method"] == "adacontrast" else 1
 
@@ -134,12 +137,16 @@ def seams(meta: dict[str, Any]) -> dict[str, Callable[..., Tensor]]:
     def patch_order(images: int, patches: int) -> Tensor:
         return torch.arange(patches).flip(0).expand(images, -1)
 
-    found: dict[str, Callable[..., Tensor]] = {}
+    found: dict[str, Callable[..., Any]] = {}
     if "views" in meta:
         found["views"] = views
     if meta.get("restore_mask", "none") != "none":
         found["restore_mask"] = restore_mask
-    if meta.get("augmentation") == "hflip":
+    if "pick" in meta:
+        found["pick"] = lambda count: (count - 1) // 2
+    if "draw" in meta:
+        found["draw"] = cycle((0.1, 0.6, 0.35, 0.85)).__next__
+    if meta.get("augmentation") == "hflip" or "augment" in meta:
         found["augment"] = lambda images: images.flip(-1)
     if "patch_order" in meta:
         found["patch_order"] = patch_order
