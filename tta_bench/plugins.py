@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from tta_bench.errors import MissingPackage, UserError, did_you_mean, needs_packages
+from tta_bench.errors import MissingPackage, UserError, did_you_mean, needs_packages, reason
 
 OWN = "tta-bench"
 NAME = re.compile(r"\w[\w.-]*")
@@ -60,7 +60,7 @@ class Group:
             raise
         except (Exception, SystemExit) as error:  # third-party code may raise anything
             raise UserError(
-                f"{self.noun} '{name}' of {package(entry)} cannot be imported ({entry.value}): {one_line(error)}"
+                f"{self.noun} '{name}' of {package(entry)} cannot be imported ({entry.value}): {reason(error)}"
             ) from error
 
     def load_class(self, name: str, base: type) -> Any:
@@ -91,11 +91,6 @@ def claims(noun: str) -> dict[str, tuple[EntryPoint, ...]]:
 def package(entry: EntryPoint) -> str:
     """The name of the installed package that an entry point comes from."""
     return entry.dist.name if entry.dist is not None else "an unknown package"
-
-
-def one_line(error: BaseException) -> str:
-    """An exception of third-party code as one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Any
 from tta_bench import plugins
 from tta_bench.checked import validate
 from tta_bench.datasets.base import Dataset
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, did_you_mean, reason
 from tta_bench.plugins import Group
 
 __all__ = ["Dataset", "kind", "kinds", "open_dataset"]
@@ -45,7 +45,7 @@ def open_dataset(config: Mapping[str, Any], tasks: Sequence[str], root: Path | N
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # third-party code may raise anything
-        raise UserError(f"data: kind '{name}' cannot be opened: {plugins.one_line(error)}") from error
+        raise UserError(f"data: kind '{name}' cannot be opened: {reason(error)}") from error
     for task in tasks:
         if task not in known:
             raise UserError(f"unknown task '{task}'{did_you_mean(task, known)}")

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from tta_bench.download import space, transfer, unpack, verify
+from tta_bench.download import space, transfer, unpack
 from tta_bench.download.table import PublishedFile
 from tta_bench.errors import UserError
-from tta_bench.files import now, write_whole
+from tta_bench.files import checksum, now, write_whole
 
 HIDDEN = ".downloads"
 UNPUBLISHED = "sha256"  # computed where no checksum is published
@@ -142,7 +142,7 @@ class Seen:
 def _check(file: PublishedFile, part: Path, address: str, on_progress: OnProgress) -> Seen:
     """Compare with the published checksum, or with the one seen before; returns it. A wrong file is removed."""
     algorithm, expected = file.checksum or (UNPUBLISHED, "")
-    found = verify.digest(part, algorithm, lambda done, total: on_progress("checking", done, total))
+    found = checksum(part, algorithm, lambda done, total: on_progress("checking", done, total))
     if expected and found != expected:
         part.unlink()
         raise UserError(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench import plugins
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, reason
 from tta_bench.identity.code import code_hash
 from tta_bench.plugins import Group
 
@@ -112,7 +112,7 @@ def _call(name: str, make: Callable[[], Any]) -> Any:
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # third-party code may raise anything
-        raise UserError(f"model '{name}' of {owner(name)} cannot be described: {plugins.one_line(error)}") from error
+        raise UserError(f"model '{name}' of {owner(name)} cannot be described: {reason(error)}") from error
 
 
 def _wrong(name: str, expected: str, found: object) -> UserError:

@@ -100,9 +100,5 @@ def _finished(path: Path, command: str) -> nn.Module | None:
     """The model of a stage, if this training has finished it."""
     if not path.exists():
         return None
-    weights, note = checkpoint.load(path)
-    if note.made_by.get("command") != command:
-        return None
-    network = checkpoint.build(note)
-    network.load_state_dict(weights)
-    return network
+    network, note = checkpoint.restore(path)
+    return network if note.made_by.get("command") == command else None
