@@ -232,10 +232,10 @@ def test_the_findings_as_json(tmp_path: Path, cli: Cli) -> None:
 def test_a_file_that_cannot_be_written_is_refused_first(tmp_path: Path, cli: Cli) -> None:
     store = honest_run(tmp_path / "run")
     (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "file" / "v.json"):
+    for path, said in ((tmp_path, "is a folder, expected a file"), (tmp_path / "file" / "v.json", "cannot be written")):
         status, out, err = cli("verify", store.folder, "--json", path)
         assert (status, out) == (2, "")
-        assert f"--json {path}: cannot be written" in err
+        assert f"{path} {said}" in err
 
 
 def test_a_folder_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:

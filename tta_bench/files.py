@@ -28,6 +28,26 @@ def write_whole(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Replace a text file that the user asked for; UserError if it cannot be written."""
+    try:
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror or error})") from error
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Refuse a file that cannot be written before time is spent on its content. Creates its folder."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, expected a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}): choose another file") from error
+
+
 @contextmanager
 def open_whole(path: Path) -> Iterator[IO[bytes]]:
     """A file to write that replaces `path` at the end of the block; after an exception, `path` is as it was."""

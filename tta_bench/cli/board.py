@@ -58,6 +58,7 @@ def run_check(args: argparse.Namespace) -> int:
     from tta_bench.board.check import check
     from tta_bench.board.submission import BOARD, read_board
     from tta_bench.errors import UserError
+    from tta_bench.files import write_text
 
     if args.by and not args.rerun:
         raise UserError("--by requires --rerun N: it notes who ran cells again")
@@ -71,7 +72,7 @@ def run_check(args: argparse.Namespace) -> int:
         _rerun(args, answer, found, console)
     _show(answer, console)
     if args.comment:
-        _write(args.comment, answer.comment())
+        write_text(args.comment, answer.comment())
         options.say_written([args.comment], console)
     return 0 if answer.accepted else 1
 
@@ -107,16 +108,6 @@ def _rerun(args: argparse.Namespace, answer: Answer, found: list[Found], console
         device = pick_device(found[0][0].cell.device if args.device == "auto" else args.device)
         made = note_rerun(read_submission(args.submission), audit, args.by, device_name(device))
         console.print(f"Noted: run again by {made.by}, {made.cells} cells, {made.result}", markup=False)
-
-
-def _write(path: Path, text: str) -> None:
-    from tta_bench.errors import UserError
-    from tta_bench.files import write_whole
-
-    try:
-        write_whole(path, text.encode())
-    except OSError as error:
-        raise UserError(f"--comment {path}: cannot be written ({error.strerror})") from error
 
 
 def run_new(args: argparse.Namespace) -> int:

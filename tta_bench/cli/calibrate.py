@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from tta_bench.errors import UserError, require
-    from tta_bench.files import write_whole
+    from tta_bench.files import write_text
     from tta_bench.runs.choices import Choices
     from tta_bench.runs.site import Site
     from tta_bench.runs.spec import Row, spec_of
@@ -51,10 +51,6 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{file} exists, and streams depend on it: move it away to measure again")
     found = calibrate(spec, place, args.images, lambda name: screen.print(f"measured {name}"))
     content = json.dumps(asdict(found), indent=1).replace("\n   ", " ").replace("\n  ]", "]")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, f"{content}\n".encode())
-    except OSError as error:
-        raise UserError(f"{file} cannot be written: {error.strerror or error}") from error
+    write_text(file, f"{content}\n")
     options.say_written([file], screen)
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,10 +37,11 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from tta_bench.files import refuse_unwritable, write_text
     from tta_bench.verify.folders import verify
 
     if args.json:
-        _refuse_unwritable(args.json)
+        refuse_unwritable(args.json)
     console = options.console()
     audit, found = verify(args.dirs, args.data_root)
     _show_intervals(args.dirs, console)
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         else f"Nothing contradicts these records{gaps}."
     )
     if args.json:
-        _write(args.json, audit)
+        write_text(args.json, json.dumps(audit.to_json(), indent=1) + "\n")
         options.say_written([args.json], console)
     return 1 if failed else 0
 
@@ -89,22 +89,3 @@ def _rerun(args: argparse.Namespace, audit: Audit, found: list[Found], console: 
     console.print(f"Running {min(args.rerun, len(found))} of {len(found)} cells again, drawn with --seed {seed}")
     site = Site(data_root=args.data_root, device=args.device)
     rerun(found, args.rerun, seed, site, audit, lambda record: console.print(f"  {record.cell.slug}", soft_wrap=True))
-
-
-def _refuse_unwritable(path: Path) -> None:
-    """Refuse a file that cannot be written before cells run again for hours."""
-    from tta_bench.errors import UserError
-
-    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    if path.is_dir() or (there != path and not there.is_dir()) or not os.access(there, os.W_OK):
-        raise UserError(f"--json {path}: cannot be written{' (Is a directory)' if path.is_dir() else ''}")
-
-
-def _write(path: Path, audit: Audit) -> None:
-    from tta_bench.errors import UserError
-    from tta_bench.files import write_whole
-
-    try:
-        write_whole(path, (json.dumps(audit.to_json(), indent=1) + "\n").encode())
-    except OSError as error:
-        raise UserError(f"--json {path}: cannot be written ({error.strerror})") from error

@@ -20,7 +20,7 @@ from tta_bench.errors import UserError
 from tta_bench.models import checkpoint, prompts
 from tta_bench.models import source as models
 from tta_bench.models.stacking import Stage, fit_stacked
-from tta_bench.models.train import Fresh, Progress, Recipe, fit, refuse_unfit
+from tta_bench.models.train import Fresh, Progress, Recipe, fit, refuse_bad_output
 
 # 12 blocks, because SAR and DPAL leave blocks 9-11 alone; 64 wide, so that the file stays below 3 MB.
 DIGITS_VIT: dict[str, Any] = {
@@ -76,7 +76,7 @@ def train_digit_pairs(
     out: Path, recipe: Recipe, device: torch.device, progress: Progress, *, fresh: bool = False
 ) -> float:
     """Train the digit-pairs suites' model; accuracy is on drawings of digits that it has not seen."""
-    refuse_unfit(out)
+    refuse_bad_output(out)
     return fit_stacked(
         DIGIT_PAIRS_NOTE,
         DIGIT_PAIRS_STAGES,
@@ -113,7 +113,7 @@ def train_office_home(
     """Fine-tune a model with a new head on nine tenths of a domain; accuracy is on the last tenth."""
     dataset = WholeOfficeHome(root)
     dataset.domain(domain)  # refuse bad data before weights are loaded, which may need a download
-    refuse_unfit(out)
+    refuse_bad_output(out)
     source = models.load(base)
     if not source.architecture:
         raise UserError(f"--model {base}: comes from a package, but checkpoints can describe timm models only")
@@ -152,7 +152,7 @@ def train_prompts(
 ) -> float:
     """Train a method's prompts with a source model, on the images that this model was trained on."""
     epochs = epochs or PROMPT_EPOCHS[data]
-    refuse_unfit(out)
+    refuse_bad_output(out)
     name = model or (f"{data}-vit" if domain is None else str(office_home_out(root, domain)))
     source = models.load(name)
     train: ImageSet | Fresh

@@ -1,8 +1,8 @@
-"""Records and checks timings: builds pairs, measures them, and applies the gates."""
+"""Records timings, and checks them against a baseline or another revision: builds pairs, times them, applies gates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,16 @@ ShowStatus = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How much slower a method may be, and how long to measure."""
+
+    tolerance: float
+    budget: Budget
+    show: ShowStatus
+    exact_only: bool = False
+
+
+@dataclass(frozen=True)
 class Result:
     """What a check found, and the figures behind it."""
 
@@ -29,25 +39,13 @@ class Result:
     notes: list[str]
 
 
-def machine(device: str) -> dict[str, Any]:
-    """The environment of the figures."""
-    return environment.describe(torch.device(device))
-
-
 def count(prepared: Prepared, side: Side, show: ShowStatus, labels: Iterable[str] = ()) -> dict[str, Timing]:
     """The exact counts of every method, or of these."""
     found = {}
     for label in labels or prepared.workload.methods:
         show(f"counting {label}")
-        counts = side.counts(label)
-        found[label] = Timing(
-            settings=prepared.settings[label],
-            images=prepared.identity.images,
-            sample_forwards=counts["sample_forwards"],
-            sample_backwards=counts["sample_backwards"],
-            optimizer_steps=counts["optimizer_steps"],
-            uncounted_forwards=counts.get("uncounted_forwards", 0),  # an older revision does not count them
-        )
+        counts: dict[str, Any] = side.counts(label)
+        found[label] = Timing(settings=prepared.settings[label], images=prepared.identity.images, **counts)
     return found
 
 
@@ -57,87 +55,47 @@ def record(prepared: Prepared, budget: Budget, show: ShowStatus) -> Baseline:
     timings = count(prepared, side, show)
     floor = _noise(side, prepared, show).reach
     pairs = _against_source(side, timings)
-    measure(
-        pairs.values(),
-        prepared.identity.batches,
-        lambda pair: pair.ratio.width < PRECISE,
-        budget,
-        _on_pass(show, len(pairs)),
-    )
+    _measure(pairs, prepared, lambda pair: pair.ratio.width < PRECISE, budget, show)
     return _baseline(prepared, floor, timings, pairs)
 
 
-def check(
-    then: Baseline, prepared: Prepared, tolerance: float, budget: Budget, show: ShowStatus, *, exact_only: bool = False
-) -> Result:
+def check(then: Baseline, prepared: Prepared, limits: Limits) -> Result:
     """Compare the methods with a baseline: the exact gate for all, the ratio gate for those that pass it."""
     refuse_other_workload(then.workload, prepared.identity)
     side = LocalSide(prepared.workload)
-    now = count(prepared, side, show)
-    known = {name: timing for name, timing in now.items() if name in then.methods}
-    exact = {name: verdict for name, t in known.items() if (verdict := exact_gate(name, then.methods[name], t))}
+    now = count(prepared, side, limits.show)
     notes = _hardware(then, prepared)
-    verdicts = [*exact.values(), *missing(then.methods, now, "the baseline")]
-    same = [name for name in known if name not in exact and name != REFERENCE]
-    if exact_only:
-        verdicts += [_same_counts(name, then.methods[name], now[name]) for name in same]
-        return Result(verdicts, _baseline(prepared, None, now, {}), notes)
-
-    gate = RatioGate(tolerance, _noise(side, prepared, show))
-    notes += _noise_note(gate)
+    verdicts, same = _exact_verdicts(then.methods, now, "the baseline")
+    if limits.exact_only:
+        return _counts_only(verdicts, same, then.methods, prepared, now, notes)
+    gate = RatioGate(limits.tolerance, _noise(side, prepared, limits.show))
     bases = {name: ratio for name in same if (ratio := then.methods[name].ratio) is not None}
-    verdicts += [
-        Verdict(name, "new", "has no ratio in the baseline: record it again") for name in same if name not in bases
-    ]
+    new = [name for name in same if name not in (*bases, REFERENCE)]
+    verdicts += [Verdict(name, "new", "has no ratio in the baseline: record it again") for name in new]
     pairs = {name: pair for name, pair in _against_source(side, now).items() if name in bases}
-    measure(
-        pairs.values(),
-        prepared.identity.batches,
-        lambda pair: gate.outcome(pair.ratio / bases[pair.name]) != "cannot tell",
-        budget,
-        _on_pass(show, len(pairs)),
-    )
+    _measure(pairs, prepared, lambda pair: gate.decides(pair.ratio / bases[pair.name]), limits.budget, limits.show)
     verdicts += [
         gate.verdict(name, pair.ratio / bases[name], _times_source(pair.ratio, then.methods[name], now[name]))
         for name, pair in pairs.items()
     ]
-    return Result(verdicts, _baseline(prepared, gate.noise.reach, now, pairs), notes)
+    return Result(verdicts, _baseline(prepared, gate.noise.reach, now, pairs), notes + _noise_note(gate))
 
 
-def compare_sides(
-    old: Side,
-    new: Side,
-    prepared: Prepared,
-    tolerance: float,
-    budget: Budget,
-    show: ShowStatus,
-    *,
-    exact_only: bool = False,
-) -> Result:
+def compare_sides(old: Side, new: Side, prepared: Prepared, limits: Limits) -> Result:
     """Compare two revisions side by side, each in its own process: needs no baseline and no ratio to Source.
 
     So Source, too, gets a verdict: what slows all methods down slows it down.
     """
-    now = count(prepared, new, show)
-    then = {name: timing for name in now if (timing := _count_if_known(prepared, old, name, show))}
-    known = {name: timing for name, timing in now.items() if name in then}
-    exact = {name: verdict for name, t in known.items() if (verdict := exact_gate(name, then[name], t))}
-    only_new = missing(then, now, "the other revision")
-    if exact_only:
-        same = [_same_counts(name, then[name], t) for name, t in known.items() if name not in (*exact, REFERENCE)]
-        return Result([*exact.values(), *only_new, *same], _baseline(prepared, None, now, {}), [])
-    gate = RatioGate(tolerance, _noise(old, prepared, show))
-    pairs = {name: Pair(name, old.step(name), new.step(name)) for name in known if name not in exact}
-    measure(
-        pairs.values(),
-        prepared.identity.batches,
-        lambda pair: gate.outcome(pair.ratio) != "cannot tell",
-        budget,
-        _on_pass(show, len(pairs)),
-    )
-    verdicts = [gate.verdict(name, pair.ratio, f"both side by side, {_rounds(pair)}") for name, pair in pairs.items()]
-    found = _baseline(prepared, gate.noise.reach, now, {})
-    return Result([*exact.values(), *only_new, *verdicts], found, _noise_note(gate))
+    now = count(prepared, new, limits.show)
+    then = {name: timing for name in now if (timing := _count_if_known(prepared, old, name, limits.show))}
+    verdicts, same = _exact_verdicts(then, now, "the other revision")
+    if limits.exact_only:
+        return _counts_only(verdicts, same, then, prepared, now, [])
+    gate = RatioGate(limits.tolerance, _noise(old, prepared, limits.show))
+    pairs = {name: Pair(name, old.step(name), new.step(name)) for name in same}
+    _measure(pairs, prepared, lambda pair: gate.decides(pair.ratio), limits.budget, limits.show)
+    verdicts += [gate.verdict(name, pair.ratio, f"both side by side, {_rounds(pair)}") for name, pair in pairs.items()]
+    return Result(verdicts, _baseline(prepared, gate.noise.reach, now, {}), _noise_note(gate))
 
 
 def _count_if_known(prepared: Prepared, side: Side, label: str, show: ShowStatus) -> Timing | None:
@@ -148,6 +106,36 @@ def _count_if_known(prepared: Prepared, side: Side, label: str, show: ShowStatus
         if error.is_unknown:
             return None
         raise
+
+
+def _exact_verdicts(
+    then: Mapping[str, Timing], now: Mapping[str, Timing], other: str
+) -> tuple[list[Verdict], list[str]]:
+    """Verdicts on methods that do more work or are new, and the names of the others."""
+    known = [name for name in now if name in then]
+    failed = {name: verdict for name in known if (verdict := exact_gate(name, then[name], now[name]))}
+    return [*failed.values(), *missing(then, now, other)], [name for name in known if name not in failed]
+
+
+def _counts_only(
+    verdicts: list[Verdict],
+    same: list[str],
+    then: Mapping[str, Timing],
+    prepared: Prepared,
+    now: dict[str, Timing],
+    notes: list[str],
+) -> Result:
+    passed = [_same_counts(name, then[name], now[name]) for name in same if name != REFERENCE]
+    return Result(verdicts + passed, _baseline(prepared, None, now, {}), notes)
+
+
+def _measure(
+    pairs: dict[str, Pair], prepared: Prepared, is_clear: Callable[[Pair], bool], budget: Budget, show: ShowStatus
+) -> None:
+    def on_pass(passes: int, unclear: int) -> None:
+        show(f"pass {passes}: {len(pairs) - unclear} of {len(pairs)} methods are clear")
+
+    measure(pairs.values(), prepared.identity.batches, is_clear, budget, on_pass)
 
 
 def _noise(side: Side, prepared: Prepared, show: ShowStatus) -> Ratio:
@@ -169,20 +157,19 @@ def _against_source(side: LocalSide, timings: dict[str, Timing]) -> dict[str, Pa
 
 def _baseline(prepared: Prepared, floor: float | None, timings: dict[str, Timing], pairs: dict[str, Pair]) -> Baseline:
     timed = {
-        name: replace(t, ratio=pairs[name].ratio, passes=len(pairs[name].base_seconds), seconds=pairs[name].seconds)
-        if name in pairs
-        else t
-        for name, t in timings.items()
+        name: replace(timings[name], ratio=pair.ratio, passes=len(pair.base_seconds), seconds=pair.seconds)
+        for name, pair in pairs.items()
     }
-    return Baseline(prepared.identity, machine(prepared.workload.device), floor, timed)
+    machine = environment.describe(torch.device(prepared.workload.device))
+    return Baseline(prepared.identity, machine, floor, timings | timed)
 
 
 def _hardware(then: Baseline, prepared: Prepared) -> list[str]:
-    here = machine(prepared.workload.device)
-    if then.machine.get("device_name") == here["device_name"]:
+    before, here = then.machine.get("device_name"), environment.device_name(torch.device(prepared.workload.device))
+    if before == here:
         return []
     return [
-        f"The baseline is from other hardware ({then.machine.get('device_name')}; here {here['device_name']}): "
+        f"The baseline is from other hardware ({before}; here {here}): "
         f"ratios to Source are compared, absolute times are not."
     ]
 
@@ -202,7 +189,3 @@ def _same_counts(name: str, then: Timing, now: Timing) -> Verdict:
 
 def _rounds(pair: Pair) -> str:
     return f"{len(pair.base_seconds)} passes over {len(pair.base_seconds[0])} batches"
-
-
-def _on_pass(show: ShowStatus, pairs: int) -> Callable[[int, int], None]:
-    return lambda passes, open_: show(f"pass {passes}: {pairs - open_} of {pairs} methods are clear")
