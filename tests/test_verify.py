@@ -273,7 +273,7 @@ def test_cells_that_run_again_agree_bit_for_bit_or_are_found(tmp_path: Path, cli
     assert cli("run", *chosen, "--out", folder)[0] == 0
     status, out, _ = cli("verify", folder, "--rerun", 1, "--seed", 3)
     assert status == 0
-    assert "drawn with --seed 3" in out
+    assert "chosen with --seed 3" in out
     assert "same predictions, bit for bit" in out
     store = Store.open(folder)
     (record,) = store.records()

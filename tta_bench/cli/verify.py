@@ -27,13 +27,17 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     options.add_runs(verb)
     options.add_data_root(verb)
-    verb.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn at random")
-    verb.add_argument(
-        "--seed", type=options.seed, metavar="N", help="of the lot (default: a new one, which is printed)"
-    )
-    verb.add_argument("--device", default="auto", help="for --rerun (default: the kind that the record names)")
+    add_rerun(verb)
     verb.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to this file")
     verb.set_defaults(action=run)
+
+
+def add_rerun(verb: argparse.ArgumentParser) -> None:
+    """The options that run cells again."""
+    verb.add_argument("--rerun", type=options.positive, metavar="N", help="run N random cells again here")
+    seed_help = "seed for choosing cells (default: a new one, which is printed)"
+    verb.add_argument("--seed", type=options.seed, default=secrets.randbelow(2**32), metavar="N", help=seed_help)
+    verb.add_argument("--device", default="auto", help="for --rerun (default: the kind that the record names)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -85,7 +89,8 @@ def _rerun(args: argparse.Namespace, audit: Audit, found: list[Found], console: 
     from tta_bench.runs.site import Site
     from tta_bench.verify.rerun import rerun
 
-    seed = secrets.randbelow(2**32) if args.seed is None else args.seed
-    console.print(f"Running {min(args.rerun, len(found))} of {len(found)} cells again, drawn with --seed {seed}")
+    console.print(f"Running {min(args.rerun, len(found))} of {len(found)} cells again, chosen with --seed {args.seed}")
     site = Site(data_root=args.data_root, device=args.device)
-    rerun(found, args.rerun, seed, site, audit, lambda record: console.print(f"  {record.cell.slug}", soft_wrap=True))
+    rerun(
+        found, args.rerun, args.seed, site, audit, lambda record: console.print(f"  {record.cell.slug}", soft_wrap=True)
+    )

@@ -19,7 +19,7 @@ from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import Classes, is_folder, list_classes
 from tta_bench.datasets.opening import OnOpened
 from tta_bench.datasets.transform import Transform, photograph
-from tta_bench.download.table import bringing
+from tta_bench.download.table import sets_for
 from tta_bench.errors import UserError
 
 SOURCE_IMAGES = 2000  # as EATA's authors take for their Fisher information
@@ -104,7 +104,7 @@ class OneFolder(OnDisk):
         return (Path(self.folder).name,)
 
     def downloads(self, task: str | None = None) -> Sequence[str]:
-        return bringing(self.folder)
+        return sets_for(self.folder)
 
 
 def in_folders(
