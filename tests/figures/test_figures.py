@@ -99,8 +99,8 @@ def test_pareto_leaves_out_rows_that_are_not_whole(run: Path) -> None:
 
 
 def test_the_frontier_holds_what_nothing_beats() -> None:
-    def point(label: str, cost: float, accuracy: float) -> pareto.Point:
-        return pareto.Point(label, 0, cost, accuracy, 0)
+    def point(label: str, cost: float, accuracy: float) -> pareto.CostPoint:
+        return pareto.CostPoint(label, 0, cost, accuracy, 0)
 
     points = point("a", 1, 50), point("b", 3, 60), point("worse", 2, 40), point("same", 4, 60), point("c", 9, 61)
     frontier = pareto.Pareto(points, "passes", "", ()).frontier

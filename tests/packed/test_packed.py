@@ -14,8 +14,8 @@ from tests.support.records import make_failure
 from tests.support.servers import Website, serve
 from tta_bench.errors import UserError
 from tta_bench.packed import places
+from tta_bench.packed.address import run_folder
 from tta_bench.packed.pack import pack
-from tta_bench.packed.places import run_folder
 from tta_bench.records.store import Store
 
 

@@ -45,11 +45,11 @@ def run(args: argparse.Namespace) -> int:
 
     suite, screen = suites.load(args.suite), options.console()
     spec = spec_of(suite, Choices(model=args.model), Row("source", "source", {}), suite.tasks, 0)
-    place = Binder(Site(args.data_root, workers=args.workers, device=args.device))
-    file = (args.out or args.data_root / "ccc") / calibration_name(suite.data, place.dataset(spec))
+    binder = Binder(Site(args.data_root, workers=args.workers, device=args.device))
+    file = (args.out or args.data_root / "ccc") / calibration_name(suite.data, binder.dataset(spec))
     if file.exists():
         raise UserError(f"{file} exists, and streams depend on it: move it away to measure again")
-    found = calibrate(spec, place, args.images, lambda name: screen.print(f"measured {name}"))
+    found = calibrate(spec, binder, args.images, lambda name: screen.print(f"measured {name}"))
     content = json.dumps(asdict(found), indent=1).replace("\n   ", " ").replace("\n  ]", "]")
     write_text(file, f"{content}\n")
     options.say_written([file], screen)

@@ -39,14 +39,14 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from tta_bench.cli.progress import progress
     from tta_bench.corruptions import CORRUPTIONS
-    from tta_bench.datasets.make_corrupted import Job, check, find_images, make
+    from tta_bench.datasets.make_corrupted import Plan, check, find_images, make
     from tta_bench.system import cores
 
-    job = Job(args.clean, args.out, args.corruptions or CORRUPTIONS, args.severities, args.size)
-    check(job)
-    images = find_images(job.clean)
+    plan = Plan(args.clean, args.out, args.corruptions or CORRUPTIONS, args.severities, args.size)
+    check(plan)
+    images = find_images(plan.clean)
     console = options.console()
-    console.print(f"{len(images)} images, {job.files_per_image} files each, into {job.out}", soft_wrap=True)
+    console.print(f"{len(images)} images, {plan.files_per_image} files each, into {plan.out}", soft_wrap=True)
     workers = min(args.workers or cores(), len(images))
     start, done, written, kept, bad = time.monotonic(), 0, 0, 0, []
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         return done / max(time.monotonic() - start, 1e-9)
 
     try:
-        with closing(make(job, images, workers)) as outcomes, progress(console) as bar:
+        with closing(make(plan, images, workers)) as outcomes, progress(console) as bar:
             for outcome in outcomes:
                 done, written, kept = done + 1, written + outcome.written, kept + outcome.kept
                 if outcome.error:

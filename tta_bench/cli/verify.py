@@ -13,7 +13,7 @@ from tta_bench.cli import options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.packed.places import Place
+    from tta_bench.packed.address import Address
     from tta_bench.verify.findings import Audit
     from tta_bench.verify.folders import Found
 
@@ -78,7 +78,7 @@ def _conclusion(audit: Audit) -> str:
     return f"Nothing contradicts these records{gaps}.{old}"
 
 
-def _show_intervals(folders: list[Place], console: Console) -> None:
+def _show_intervals(folders: list[Address], console: Console) -> None:
     from tta_bench.errors import UserError
     from tta_bench.report import render
     from tta_bench.verify.tables import intervals

@@ -13,10 +13,10 @@ from pathlib import Path
 from tta_bench.errors import UserError
 from tta_bench.timing.compare import Limits, Result, compare_sides
 from tta_bench.timing.sides import ChildSide, save
-from tta_bench.timing.workload import Prepared
+from tta_bench.timing.workload import Bench
 
 
-def check_against(revision: str, prepared: Prepared, limits: Limits) -> Result:
+def check_against(revision: str, prepared: Bench, limits: Limits) -> Result:
     """Compare the checkout in the current folder, including uncommitted changes, with another revision."""
     top, commit = find(revision)
     changed = _git("stash", "create").strip()  # a commit of the changes to tracked files; changes nothing

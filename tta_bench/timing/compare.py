@@ -14,7 +14,7 @@ from tta_bench.timing.baseline import Baseline, Timing
 from tta_bench.timing.measure import Budget, Pair, measure, noise
 from tta_bench.timing.sides import LocalSide, Side, SideFailed
 from tta_bench.timing.verdict import RatioGate, Verdict, changed_settings, exact_gate, missing
-from tta_bench.timing.workload import REFERENCE, Prepared, refuse_other_workload
+from tta_bench.timing.workload import REFERENCE, Bench, refuse_other_workload
 
 PRECISE = 0.01  # half an interval's width at which a recording is good enough
 ShowStatus = Callable[[str], None]
@@ -39,7 +39,7 @@ class Result:
     notes: list[str]
 
 
-def count(prepared: Prepared, side: Side, show: ShowStatus, labels: Iterable[str] = ()) -> dict[str, Timing]:
+def count(prepared: Bench, side: Side, show: ShowStatus, labels: Iterable[str] = ()) -> dict[str, Timing]:
     """The exact counts of every method, or of these."""
     found = {}
     for label in labels or prepared.workload.methods:
@@ -49,7 +49,7 @@ def count(prepared: Prepared, side: Side, show: ShowStatus, labels: Iterable[str
     return found
 
 
-def record(prepared: Prepared, budget: Budget, show: ShowStatus) -> Baseline:
+def record(prepared: Bench, budget: Budget, show: ShowStatus) -> Baseline:
     """Counts and ratios of every method, as precise as the budget allows."""
     side = LocalSide(prepared.workload)
     timings = count(prepared, side, show)
@@ -59,7 +59,7 @@ def record(prepared: Prepared, budget: Budget, show: ShowStatus) -> Baseline:
     return _baseline(prepared, floor, timings, pairs)
 
 
-def check(then: Baseline, prepared: Prepared, limits: Limits) -> Result:
+def check(then: Baseline, prepared: Bench, limits: Limits) -> Result:
     """Compare the methods with a baseline: the exact gate for all, the ratio gate for those that pass it."""
     refuse_other_workload(then.workload, prepared.identity)
     side = LocalSide(prepared.workload)
@@ -81,7 +81,7 @@ def check(then: Baseline, prepared: Prepared, limits: Limits) -> Result:
     return Result(verdicts, _baseline(prepared, gate.noise.reach, now, pairs), notes + _noise_note(gate))
 
 
-def compare_sides(old: Side, new: Side, prepared: Prepared, limits: Limits) -> Result:
+def compare_sides(old: Side, new: Side, prepared: Bench, limits: Limits) -> Result:
     """Compare two revisions side by side, each in its own process: needs no baseline and no ratio to Source.
 
     So Source, too, gets a verdict: what slows all methods down slows it down.
@@ -98,7 +98,7 @@ def compare_sides(old: Side, new: Side, prepared: Prepared, limits: Limits) -> R
     return Result(verdicts, _baseline(prepared, gate.noise.reach, now, {}), _noise_note(gate))
 
 
-def _count_if_known(prepared: Prepared, side: Side, label: str, show: ShowStatus) -> Timing | None:
+def _count_if_known(prepared: Bench, side: Side, label: str, show: ShowStatus) -> Timing | None:
     """None if the side has no such method: a change may add one."""
     try:
         return count(prepared, side, show, (label,))[label]
@@ -121,7 +121,7 @@ def _counts_only(
     verdicts: list[Verdict],
     same: list[str],
     then: Mapping[str, Timing],
-    prepared: Prepared,
+    prepared: Bench,
     now: dict[str, Timing],
     notes: list[str],
 ) -> Result:
@@ -130,7 +130,7 @@ def _counts_only(
 
 
 def _measure(
-    pairs: dict[str, Pair], prepared: Prepared, is_clear: Callable[[Pair], bool], budget: Budget, show: ShowStatus
+    pairs: dict[str, Pair], prepared: Bench, is_clear: Callable[[Pair], bool], budget: Budget, show: ShowStatus
 ) -> None:
     def on_pass(passes: int, unclear: int) -> None:
         show(f"pass {passes}: {len(pairs) - unclear} of {len(pairs)} methods are clear")
@@ -138,7 +138,7 @@ def _measure(
     measure(pairs.values(), prepared.identity.batches, is_clear, budget, on_pass)
 
 
-def _noise(side: Side, prepared: Prepared, show: ShowStatus) -> Ratio:
+def _noise(side: Side, prepared: Bench, show: ShowStatus) -> Ratio:
     show("measuring noise")
     return noise(side.step(REFERENCE), side.twin(REFERENCE), prepared.identity.batches)
 
@@ -155,7 +155,7 @@ def _against_source(side: LocalSide, timings: dict[str, Timing]) -> dict[str, Pa
     return {name: Pair(name, source, side.step(name)) for name in timings if name != REFERENCE}
 
 
-def _baseline(prepared: Prepared, floor: float | None, timings: dict[str, Timing], pairs: dict[str, Pair]) -> Baseline:
+def _baseline(prepared: Bench, floor: float | None, timings: dict[str, Timing], pairs: dict[str, Pair]) -> Baseline:
     timed = {
         name: replace(timings[name], ratio=pair.ratio, passes=len(pair.base_seconds), seconds=pair.seconds)
         for name, pair in pairs.items()
@@ -164,7 +164,7 @@ def _baseline(prepared: Prepared, floor: float | None, timings: dict[str, Timing
     return Baseline(prepared.identity, machine, floor, timings | timed)
 
 
-def _hardware(then: Baseline, prepared: Prepared) -> list[str]:
+def _hardware(then: Baseline, prepared: Bench) -> list[str]:
     before, here = then.machine.get("device_name"), environment.device_name(torch.device(prepared.workload.device))
     if before == here:
         return []
