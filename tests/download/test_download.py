@@ -44,7 +44,7 @@ def test_what_is_there_is_neither_fetched_nor_changed(website: Website, tmp_path
 
 def test_another_checksum_is_refused_and_not_resumed(website: Website, tmp_path: Path) -> None:
     website.files["CIFAR-10-C.tar"] = TAR[:-1] + b"!"
-    with pytest.raises(UserError, match=r"md5 \w{32}, but \w{32} is published: the file was damaged .* was removed"):
+    with pytest.raises(UserError, match=r"md5 \w{32}, but \w{32} is published: the file is damaged .* was removed"):
         fetch_file(published(website), tmp_path)
     assert (visible(tmp_path), list((tmp_path / HIDDEN).glob("*.part"))) == ([], [])
     website.files["CIFAR-10-C.tar"] = TAR
