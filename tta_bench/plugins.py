@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from tta_bench.errors import MissingPackage, UserError, did_you_mean, needs_packages, reason
+from tta_bench.errors import UserError, did_you_mean, needs_packages, third_party
 
 OWN = "tta-bench"
 NAME = re.compile(r"\w[\w.-]*")
@@ -53,15 +53,11 @@ class Group:
     def load_object(self, name: str) -> Any:
         """Import the object behind a name; any exception becomes a one-line UserError."""
         entry = self.entry(name)
-        try:
-            with needs_packages():
-                return entry.load()
-        except MissingPackage:
-            raise
-        except (Exception, SystemExit) as error:  # third-party code may raise anything
-            raise UserError(
-                f"{self.noun} '{name}' of {package(entry)} cannot be imported ({entry.value}): {reason(error)}"
-            ) from error
+        with (
+            third_party(f"{self.noun} '{name}' of {package(entry)} cannot be imported ({entry.value})"),
+            needs_packages(),
+        ):
+            return entry.load()
 
     def load_class(self, name: str, base: type) -> Any:
         """Import a class that must be a subclass of `base`."""

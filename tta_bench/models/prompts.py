@@ -16,7 +16,7 @@ from tta_bench.data.images import ImageSet
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.models.source import SourceModel
-from tta_bench.models.train import Fresh, Progress, accuracy_of, labelled, refuse_bad_output, shuffled
+from tta_bench.models.train import Fresh, Target, accuracy_of, labelled, refuse_bad_output, shuffled
 
 HEADER = "tta_bench_prompts"
 
@@ -54,17 +54,16 @@ def train_prompts(
     source: SourceModel,
     train: Fresh,
     test: ImageSet,
-    out: Path,
+    target: Target,
     *,
     epochs: int,
     batch_size: int,
     seed: int,
-    device: torch.device,
     command: str,
-    progress: Progress,
 ) -> float:
     """Train prompts with a source model that stays as it is, save them, and return accuracy on `test`."""
-    refuse_bad_output(out)
+    refuse_bad_output(target.out)
+    device = target.device
     steps = epochs * math.ceil(len(train(0).ids) / batch_size)
     training = trainers()[method](source.fresh(device), num_classes=source.num_classes, steps=steps, seed=seed)
     generator = torch.Generator().manual_seed(seed)
@@ -72,10 +71,10 @@ def train_prompts(
         images = train(epoch)
         for labels, batch in labelled(images, shuffled(images, batch_size, generator), device):
             loss = training.step(batch, labels)
-        progress(epoch + 1, epochs, loss)
+        target.progress(epoch + 1, epochs, loss)
     accuracy = accuracy_of(training.predict, test, device)
     note = {"method": method, "model": source.name, "weights": source.weights_hash, "command": command}
-    _save(training.tensors(), {**note, "accuracy": round(accuracy, 4)}, out)
+    _save(training.tensors(), {**note, "accuracy": round(accuracy, 4)}, target.out)
     return accuracy
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tta_bench.errors import UserError, reason
+from tta_bench.errors import UserError, third_party
 from tta_bench.models import checkpoint, packaged, weights
 from tta_bench.models.names import SUFFIXES, without_path
 from tta_bench.models.packaged import PackagedModel
@@ -128,12 +128,8 @@ def refuse_ambiguous(name: str) -> None:
 def _from_package(name: str) -> SourceModel:
     """A model behind an entry point; any exception becomes a one-line UserError."""
     described, owner = packaged.describe(name), packaged.owner(name)
-    try:
+    with third_party(f"model '{name}' of {owner} cannot be built"):
         network = described.build()
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise UserError(f"model '{name}' of {owner} cannot be built: {reason(error)}") from error
     if not isinstance(network, nn.Module):
         raise UserError(f"model '{name}' of {owner}: build() returned {type(network).__name__}, expected an nn.Module")
     if not isinstance(described.num_classes or getattr(network, "num_classes", None), int):

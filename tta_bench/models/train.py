@@ -42,24 +42,32 @@ class Recipe:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where a training runs, and where its model goes."""
+
+    out: Path
+    device: torch.device
+    progress: Progress
+    fresh: bool = False  # start over; discards an interrupted training
+
+
 def fit(
     note: checkpoint.Note,
     train: ImageSet | Fresh,
     test: ImageSet,
     recipe: Recipe,
-    out: Path,
+    target: Target,
     *,
-    device: torch.device,
     command: str,
     model: nn.Module | None = None,
     loss: Loss = F.cross_entropy,
-    fresh: bool = False,
-    progress: Progress = lambda done, total, loss: None,
 ) -> float:
     """Train, save model and note atomically, and return accuracy on `test`.
 
     Resumes an interrupted training; refuses another model's at the same path, unless `fresh`.
     """
+    out, device = target.out, target.device
     refuse_bad_output(out)
     resume = out.with_suffix(".resume")
     if model is None:
@@ -67,10 +75,10 @@ def fit(
             torch.manual_seed(recipe.seed)
             model = checkpoint.build(note)
     model.to(device)
-    if fresh:
+    if target.fresh:
         resume.unlink(missing_ok=True)
     images = train if callable(train) else lambda epoch: train
-    _train(model, note, images, recipe, resume, device, command, loss, progress)
+    _train(model, note, images, recipe, resume, device, command, loss, target.progress)
     accuracy = evaluate(model, note, test, device)
     made_by = {
         "command": command,
