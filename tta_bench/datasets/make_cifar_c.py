@@ -4,7 +4,7 @@
 <out>/labels.npy             the labels of five severities, as published
 <out>/make-corrupted.json    how it was made, so that two versions never mix, and which severities the arrays hold
 
-Strengths are CIFAR-C's. A file is written when all its severities are done: after an interrupt it is missing, not short.
+Strengths are CIFAR-C's. A file is written when all its severities are done: after an interrupt it is missing.
 """
 
 from __future__ import annotations
