@@ -93,15 +93,15 @@ def train_cifar(
         torch.manual_seed(recipe.seed)
         model = checkpoint.build(note)
     chosen.start(model)
-    images = train if chosen.parts == 1 else lambda epoch: _part(train, chosen.parts, epoch)
+    images = train if chosen.parts == 1 else lambda epoch: part(train, chosen.parts, epoch)
     command = f"tta-bench train-source cifar{classes} --network {network} --seed {recipe.seed} --epochs {recipe.epochs}"
     return fit(
         note, images, test, recipe, out, device=device, command=command, model=model, fresh=fresh, progress=progress
     )
 
 
-def _part(train: CleanImages, parts: int, epoch: int) -> CleanImages:
+def part(train: CleanImages, parts: int, epoch: int) -> CleanImages:
     """The images of an epoch: every image occurs once in each `parts` epochs."""
-    lap, part = divmod(epoch, parts)
+    lap, number = divmod(epoch, parts)
     order = permutation(len(train.ids), "cifar", train.classes, "lap", lap)
-    return train.at(np.array_split(order, parts)[part])
+    return train.at(np.array_split(order, parts)[number])
