@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._batchnorm import put
+
 
 class RunningStatistics:
     """The BatchNorm layers of a model in evaluation mode; a model without any is left as it is."""
@@ -67,12 +69,12 @@ class OwnStatistics:
     @contextmanager
     def lent(self) -> Iterator[None]:
         """Within the block the layers normalise by these statistics."""
-        _put(self._own)
+        put(self._own)
         try:
             yield
         finally:
             self._own = [(norm, norm.running_mean, norm.running_var) for norm, *_ in self._source]
-            _put(self._source)
+            put(self._source)
 
     @contextmanager
     def following(self, momentum: float) -> Iterator[None]:
@@ -109,11 +111,6 @@ class OwnStatistics:
                 handle.remove()
 
 
-def _put(statistics: list[tuple[nn.BatchNorm2d, Tensor | None, Tensor | None]]) -> None:
-    for norm, mean, var in statistics:
-        norm.running_mean, norm.running_var = mean, var
-
-
 def _copy(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.clone()
 
@@ -131,4 +128,5 @@ def _mix(share: float, norm: Any, args: tuple[Any, ...]) -> Tensor | None:
         return None
     # The layer takes statistics as constants. The same values, but with the gradient that its normalisation lacks:
     scale = ((var.detach() + norm.eps) / (var + norm.eps)).sqrt()
-    return (values - mean[:, None, None]) * scale[:, None, None] + mean.detach()[:, None, None]
+    same: Tensor = (values - mean[:, None, None]) * scale[:, None, None] + mean.detach()[:, None, None]
+    return same

@@ -10,8 +10,8 @@ from torch import Tensor
 from tta_bench_methods._memory import Memory
 from tta_bench_methods._running import OwnStatistics
 
-from tests.small import small_resnet, small_vit, stream
-from tests.traces import Trace, golden_batches
+from tests.support.small import small_resnet, small_vit, stream
+from tests.support.traces import Trace, golden_batches
 from tta_bench import build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter
