@@ -9,12 +9,8 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<< HEAD:tests/test_latex.py
-from tests.records import make_failure, make_record
-from tta_bench.notes import info
-=======
 from tests.support.records import make_failure, make_record
->>>>>>> main:tests/report/test_latex.py
+from tta_bench.notes import info
 from tta_bench.report import latex
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
