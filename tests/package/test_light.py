@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,8 @@ def run_light(*commands: tuple[object, ...], everything: bool = False) -> list[l
     """Exit status, stdout and stderr of each command without the packages that a light install leaves out."""
     words = json.dumps([[str(word) for word in command] for command in commands])
     command = [sys.executable, light.__file__, words, *(["everything"] if everything else [])]
-    done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     found: list[list[Any]] = json.loads(done.stdout)
     return found
 
