@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.test_plugin import tta_bench
 from tests.support.checkout import ROOT
+from tests.support.plugins import tta_bench
 
 EXAMPLE = ROOT / "examples" / "tta-bench-plugin"
 
