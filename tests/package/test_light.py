@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import json
 import os
-import shutil
 import subprocess
 import sys
 import venv
@@ -15,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.package.test_wheel import LEFT_OUT as NOT_SOURCE
 from tests.support import light
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, copied
 from tests.support.cli import Cli
 from tests.support.records import keep, make_record
 from tta_bench.errors import LEFT_OUT
@@ -118,7 +116,7 @@ def test_the_light_requirements_are_those_of_a_run_without_what_is_left_out() ->
 @pytest.mark.slow
 def test_a_light_install_reads_results(folder: Path, tmp_path: Path) -> None:
     """As in README: needs PyPI."""
-    source = shutil.copytree(ROOT, tmp_path / "source", ignore=NOT_SOURCE)
+    source = copied(ROOT, tmp_path / "source")
     venv.create(tmp_path / "venv", with_pip=True)
     place = tmp_path / "venv" / "bin"
     for words in (["-r", source / "requirements-report.txt"], ["--no-deps", source]):
