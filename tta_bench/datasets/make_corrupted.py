@@ -69,19 +69,24 @@ class Made:
 
 def check(plan: Plan) -> None:
     """Refuse an impossible plan before doing anything."""
-    known = (*CORRUPTIONS, *HELD_OUT)
-    for name in plan.corruptions:
-        if name not in known:
-            raise UserError(f"unknown corruption '{name}'{did_you_mean(name, known)}")
-    for severity in plan.severities:
-        if severity not in SEVERITIES:
-            raise UserError(f"severity: expected a whole number from 1 to 5, got {severity}")
+    check_corruptions(plan.corruptions, plan.severities)
     if plan.size < 32:
         raise UserError(f"size: expected at least 32 pixels, got {plan.size}")
     if not plan.clean.is_dir():
         raise UserError(f"--from {plan.clean}: no such folder; expected class folders with clean images")
     if plan.out.resolve().is_relative_to(plan.clean.resolve()):
         raise UserError(f"--out {plan.out} lies inside --from {plan.clean}: choose another --out")
+
+
+def check_corruptions(corruptions: Sequence[str], severities: Sequence[int]) -> None:
+    """Refuse unknown corruptions and severities."""
+    known = (*CORRUPTIONS, *HELD_OUT)
+    for name in corruptions:
+        if name not in known:
+            raise UserError(f"unknown corruption '{name}'{did_you_mean(name, known)}")
+    for severity in severities:
+        if severity not in SEVERITIES:
+            raise UserError(f"severity: expected a whole number from 1 to 5, got {severity}")
 
 
 def find_images(clean: Path) -> list[Path]:
