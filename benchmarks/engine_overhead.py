@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tta_bench.runs.choices import Choices
 
 from tta_bench.engines.job import Job, JobFolder
 from tta_bench.engines.journal import Journal
@@ -21,7 +22,6 @@ from tta_bench.engines.tickets import Hints, bound_hints, tickets
 from tta_bench.engines.work import JournalWatcher, Queue, _do
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.execute import Cells
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs

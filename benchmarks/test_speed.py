@@ -18,6 +18,7 @@ from PIL import Image
 from pytest_benchmark.fixture import BenchmarkFixture
 from rich.console import Console
 from torch import Tensor, nn
+from tta_bench.runs.choices import Choices
 
 from tests.records import make_record
 from tests.small import BATCHNORM_ONLY
@@ -31,7 +32,6 @@ from tta_bench.report import render
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
 from tta_bench.runs.bind import bind
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.runner import run_cell
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs

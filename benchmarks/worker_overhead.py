@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from tta_bench.runs.choices import Choices
 
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.host import Work
 from tta_bench.runs.runner import run_cell
 from tta_bench.runs.site import Site

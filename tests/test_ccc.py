@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tta_bench.runs.choices import Choices
 
 from tests import trees
 from tests.conftest import Cli
@@ -17,7 +18,6 @@ from tta_bench.data.cache import CachedImages
 from tta_bench.datasets import digits, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.known import stamps
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec, specs

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tta_bench.cli.engines import pairs
 
 from tests.denied import denied
 from tests.engines import make_spec
-from tta_bench.cli.engines import pairs
 from tta_bench.cli.main import main
 from tta_bench.engines import Options, engine_class, engines
 from tta_bench.engines.base import Engine, State

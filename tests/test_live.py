@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 import torch
 from torch import Tensor, nn
+from tta_bench.runs.choices import Choices
 
 from tests.records import make_cell, make_record
 from tests.small import stream
@@ -27,7 +28,6 @@ from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Record
 from tta_bench.report.rows import compare
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.execute import refuse_unfit
 from tta_bench.runs.runner import run_cell
 from tta_bench.runs.spec import CellSpec, specs

@@ -9,10 +9,10 @@ from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
+from tta_bench.runs.choices import Choices
 
 from tests.works import requests
 from tta_bench.errors import UserError
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec, specs
 from tta_bench.streams.scenarios import SCENARIOS, LabelShift, scenario_of

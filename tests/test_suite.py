@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tta_bench.runs.choices import Choices
 
 from tests.conftest import Cli
 from tta_bench import registry, settings
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.spec import specs
 from tta_bench.suites import schema, suite
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tta_bench.runs.choices import Choices
 
 from tests.folders import HALF, ORDER, save
 from tests.records import make_record
@@ -16,7 +17,6 @@ from tta_bench.records.live import Live
 from tta_bench.records.store import Store
 from tta_bench.report import sweep
 from tta_bench.report.choose import comparison
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
 

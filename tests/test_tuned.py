@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tta_bench.runs.choices import Choices
 
 from tests.conftest import Cli
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
 from tta_bench.runs import tuned
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.tuned import Trial, Tuned, choose, with_tuned
 from tta_bench.suites import suite
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tta_bench.runs.bind import Binder
 from tta_bench.runs.choices import Choices
+
+from tta_bench.runs.bind import Binder
 from tta_bench.runs.host import Work
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec, specs
