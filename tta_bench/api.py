@@ -22,12 +22,12 @@ from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import differences
 from tta_bench.report.current import recency
+from tta_bench.report.display import Display
 from tta_bench.report.rows import Comparison, compare
 from tta_bench.report.runs import Runs
-from tta_bench.report.shown import Shown
 from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.runs.listing import Watcher, finished
-from tta_bench.runs.options import Methods, RunOptions, errors_name_keywords, scenario_settings
+from tta_bench.runs.options import NAMES, Methods, RunOptions, errors_name_keywords, scenario_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,10 +46,12 @@ def _takes(options: Callable[P, RunOptions]) -> Callable[[Callable[..., Results]
     """Give a function the signature of a class: for help(), notebooks and type checkers."""
 
     def decorate(function: Callable[..., Results]) -> Callable[P, Results]:
-        own = inspect.signature(options).parameters.values()
+        own = inspect.signature(options).parameters
         kind = inspect.Parameter.KEYWORD_ONLY
-        settings = [inspect.Parameter(name, kind, default=None) for name in scenario_settings()]
-        function.__signature__ = inspect.Signature([*own, *settings], return_annotation="Results")  # type: ignore[attr-defined]
+        settings = {name: inspect.Parameter(name, kind, default=None) for name in scenario_settings()}
+        ordered = {**{name: own[name] for name in NAMES}, **settings, **own}
+        signature = inspect.Signature([*ordered.values()], return_annotation="Results")
+        function.__signature__ = signature  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -69,9 +71,9 @@ def run(*args: Any, **given: Any) -> Results:
     with errors_name_keywords():
         labels, rows = _rows(given.get("methods") or ())
         options = RunOptions.of({**given, "methods": labels})
-        given_rows = {**rows, **options.overrides}
-        overrides = {label: {**rows.get(label, {}), **options.overrides.get(label, {})} for label in given_rows}
-        with start(replace(options, set=overrides), _command()) as started:
+        for label, settings in options.overrides.items():
+            rows[label] = {**rows.get(label, {}), **settings}
+        with start(replace(options, set=rows), _command()) as started:
             ready = started.ready
             if options.detach:
                 started.detach()
@@ -100,18 +102,18 @@ class Results:
         own = [replace(stored[record.cell.key], label=record.label) for record in self.records]
         return compare([*_matching_source(own, self.runs.records), *own])
 
-    def table(self) -> Shown:
+    def table(self) -> Display:
         """Accuracy of each method on each task."""
-        return Shown(accuracy_table(self.comparison))
+        return Display(accuracy_table(self.comparison))
 
-    def times(self) -> Shown:
+    def times(self) -> Display:
         """Time, passes and memory of each method."""
-        return Shown(time_table(self.comparison))
+        return Display(time_table(self.comparison))
 
-    def compare(self, a: str, b: str) -> Shown:
+    def compare(self, a: str, b: str) -> Display:
         """How much better `b` is than `a` on each task, with confidence intervals."""
         found = differences.difference(self.comparison, a, b, self.runs)
-        return Shown(differences.table(found, self.comparison.suite), differences.sentence(found))
+        return Display(differences.table(found, self.comparison.suite), differences.sentence(found))
 
     def frame(self) -> pd.DataFrame:
         """One row per cell and task, as in `tta_bench.frame`."""
@@ -131,12 +133,10 @@ class Results:
         return self.table()._repr_html_()
 
 
-def _rows(methods: Methods) -> tuple[tuple[str, ...], dict[str, dict[str, Any]]]:
+def _rows(methods: Methods) -> tuple[Sequence[str], dict[str, dict[str, Any]]]:
     """Labels and their settings; registers classes in this process under their labels."""
-    if isinstance(methods, str):
-        raise UserError(f"methods: expected a list of names, as in ['{methods}'], got '{methods}'")
     if not isinstance(methods, Mapping):
-        return tuple(methods), {}
+        return methods, {}
     overrides = {}
     for label, given in methods.items():
         if isinstance(given, type):

@@ -42,17 +42,19 @@ def default_of(f: Field[Any]) -> Any:
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
+def read_one(f: Field[Any], value: Any) -> Any:
+    """The value of an option, None for its default; UserError if it is a bad one."""
+    value = default_of(f) if value is None else value
+    try:
+        return None if value is None else f.metadata["read"](value)
+    except BadValue as error:
+        raise UserError(f"{f.name}: {error}") from None
+
+
 def read_all(options: Any) -> None:
-    """Convert every option of a frozen dataclass in place, None to its default; UserError names the first bad one."""
+    """Convert every option of a frozen dataclass in place."""
     for f in fields(options):
-        value = getattr(options, f.name)
-        value = default_of(f) if value is None else value
-        if value is None or "read" not in f.metadata:
-            continue
-        try:
-            object.__setattr__(options, f.name, f.metadata["read"](value))
-        except BadValue as error:
-            raise UserError(f"{f.name}: {error}") from None
+        object.__setattr__(options, f.name, read_one(f, getattr(options, f.name)))
 
 
 def part(cls: type, whole: object) -> dict[str, Any]:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.checked import readers
 from tta_bench.checked.options import GROUPS, HOW, WHAT, default_of, flag_of
 from tta_bench.checked.readers import names, positive, ratio, seconds, seed, whole
-from tta_bench.runs.options import RUNS, RunOptions, scenario_settings
+from tta_bench.runs.options import NAMES, RUNS, RunOptions, scenario_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["RUNS", "names", "positive", "ratio", "seconds", "seed", "whole"]  # the types of other options
 
-NAMES = tuple(sorted((f.name for f in fields(RunOptions)), key=lambda name: name not in RunOptions.__annotations__))
 OF_CHECK = tuple(name for name in NAMES if RunOptions.__dataclass_fields__[name].metadata["group"] in (WHAT, HOW))
 
 
@@ -46,9 +45,9 @@ def of(args: argparse.Namespace) -> RunOptions:
     return RunOptions.of({name: value for name, value in vars(args).items() if name in known})
 
 
-def _add(group: argparse._ActionsContainer, f: Field[Any], default: Any) -> None:
+def _add(group: argparse._ActionsContainer, f: Field[Any], default: Any, help: str = "") -> None:
     about = f.metadata
-    text = about["help"].replace("%", "%%").replace("{default}", "%(default)s")
+    text = (help or about["help"]).replace("%", "%%").replace("{default}", "%(default)s")
     how: dict[str, Any] = {"metavar": about["metavar"], "type": about["read"]}
     if about["read"] is readers.flag:
         how = {"action": "store_true"}
@@ -61,14 +60,10 @@ def _add(group: argparse._ActionsContainer, f: Field[Any], default: Any) -> None
 
 
 def _add_scenario_settings(group: argparse._ActionsContainer) -> None:
-    """The settings that scenarios declare: one of their choices, or a number like their default."""
-    for name, (f, homes) in scenario_settings().items():
+    """The settings that scenarios declare."""
+    for f, homes in scenario_settings().values():
         shown = f"{f.default:g}" if isinstance(f.default, float) else f"{f.default}"
-        text = f"{', '.join(homes)}: {f.metadata['help']} (default: {shown})".replace("%", "%%")
-        number = readers.positive if isinstance(f.default, int) else readers.ratio
-        how: dict[str, Any] = {"type": number, "metavar": "N" if number is readers.positive else "NUMBER"}
-        how = {"choices": f.metadata["choices"]} if "choices" in f.metadata else how
-        group.add_argument(flag_of(name), help=text, **how)
+        _add(group, f, None, f"{', '.join(homes)}: {f.metadata['help']} (default: {shown})")
 
 
 def console() -> Console:

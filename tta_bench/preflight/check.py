@@ -15,6 +15,7 @@ from tta_bench.preflight import findings
 from tta_bench.preflight.findings import Finding, Findings
 from tta_bench.preflight.trial import BATCH, BATCHES, try_out
 from tta_bench.runs.bind import Binder, model_name, refuse_many_models
+from tta_bench.runs.clock import lives
 from tta_bench.runs.misnamed import refuse_unknown, refuse_unused_settings
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.session import Session
@@ -44,6 +45,9 @@ def check(
         found.note(f"method {label}", lambda label=label: _checked_row(label, suite, options), _settings_line)  # type: ignore[misc]
         for label in labels
     ]
+    if options.clock is not None:
+        known = [row for row in rows if row is not None]
+        found.note("--clock", lambda: lives(suite, options, known), lambda _: f"{options.clock} fits this run")
     found.note("--set", lambda: refuse_unused_settings(options, labels), lambda _: "every setting has its method")
     in_data = data() if data else findings.in_data(suite, options, site)
     found += in_data

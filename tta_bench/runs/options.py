@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tta_bench import settings as method_settings
 from tta_bench.checked import readers as read
-from tta_bench.checked.options import OUT, WHAT, WHERE, flag_of, option, part, read_all
+from tta_bench.checked.options import GROUPS, OUT, WHAT, WHERE, flag_of, option, part, read_all, read_one
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import BACKWARD, BUSY, COUNTS, Busy
@@ -171,6 +171,13 @@ class RunOptions(Site, Asked):
         return Site(**part(Site, self))
 
 
+def _place(f: Field[Any]) -> tuple[int, bool]:
+    return GROUPS.index(f.metadata["group"]), f.name not in RunOptions.__annotations__
+
+
+NAMES = tuple(f.name for f in sorted(fields(RunOptions), key=_place))  # of all options, in the order of `--help`
+
+
 def scenario_settings() -> dict[str, tuple[Field[Any], list[str]]]:
     """The settings of scenarios by name, each with the scenarios that have it."""
     found: dict[str, tuple[Field[Any], list[str]]] = {}
@@ -182,12 +189,13 @@ def scenario_settings() -> dict[str, tuple[Field[Any], list[str]]]:
 
 def _with_settings(scenario: str | Scenario, settings: Mapping[str, Any]) -> Scenario:
     """A scenario with other settings; a setting of another scenario is a mistake."""
-    name, given = (scenario, {}) if isinstance(scenario, str) else (scenario.name, scenario.settings)
-    for key in settings:
-        homes = scenario_settings()[key][1]
+    name, given = (scenario, dict[str, Any]()) if isinstance(scenario, str) else (scenario.name, scenario.settings)
+    for key, value in settings.items():
+        f, homes = scenario_settings()[key]
         if name not in homes:
             raise UserError(f"--{key} requires --scenario {' or '.join(homes)} (got {name})")
-    return scenario_of(name, {**given, **settings})
+        given[key] = read_one(f, value)
+    return scenario_of(name, given)
 
 
 @contextmanager

@@ -1,0 +1,24 @@
+"""Binds requests for tests, as a run would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.host import Work
+from tta_bench.runs.options import RunOptions
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec, specs
+from tta_bench.suites import suite
+
+CPU = Site(device="cpu")
+
+
+def requests(suite_file: Path, **given: Any) -> list[CellSpec]:
+    return specs(suite.load(str(suite_file)), RunOptions.of(given))
+
+
+def works(suite_file: Path, site: Site = CPU, **given: Any) -> list[Work]:
+    place = Binder(site)
+    return [place.bind(spec) for spec in requests(suite_file, **given)]
