@@ -158,7 +158,7 @@ BAD = [
     (["run", "--batch-size", "-3"], "expected"),
     (["run", "--seeds", "a"], "expected whole numbers"),
     (["run", "--seeds", "1,1"], "listed twice"),
-    (["run", "--seeds", f"0,{2**63}"], "expected a whole number below 2^63, got '9223372036854775808'"),
+    (["run", "--seeds", f"0,{2**63}"], "expected a whole number below 2^63, got 9223372036854775808"),
     (["inspect", "--method", "tent", "--seed", f"{2**63}"], "expected a whole number below 2^63"),
     (["run", "--model", "no_such_vit"], "unknown model 'no_such_vit'"),
     (["run", "--model", "nothing.safetensors"], "does not exist"),
