@@ -163,9 +163,7 @@ def test_a_model_trained_here_can_start_another_training(cli: Cli, data: Path, t
     assert models.load(str(third)).architecture == {"timm": TAG, "num_classes": CLASSES}
 
 
-def test_the_note_holds_a_command_that_reproduces_the_weights(
-    cli: Cli, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_note_holds_a_command_that_reproduces_the_weights(cli: Cli, data: Path, tmp_path: Path) -> None:
     start = tmp_path / "my start.safetensors"
     start.write_bytes((data / "start.safetensors").read_bytes())
     words = ("train-source", "office-home", "--domain", "Art", "--data-root", data)
@@ -199,10 +197,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words)[:60] or "nothing" for words, _ in BAD])
-def test_a_mistake_is_one_line(
-    cli: Cli, data: Path, words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_line(cli: Cli, data: Path, words: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "OfficeHome").mkdir()
     for domain in ("Art", "Clipart"):
         (tmp_path / "OfficeHome" / domain).symlink_to(data / "OfficeHome" / domain)
