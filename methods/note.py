@@ -2,7 +2,7 @@
 
 Where the images of a class follow one another, the statistics of a batch are those of a class. So no prediction depends
 on other images: layers are normalised by instance-aware batch normalisation (IABN, `_iabn.py`). A memory of
-`memory_size` images keeps predicted classes and times in balance (`_reservoir.py`). After every `update_frequency`
+`memory_size` images keeps predicted classes and times in balance (`_meet`). After every `update_frequency`
 images, also in the middle of a batch: one pass over the memory by its own statistics, which the running ones follow by
 `bn_momentum`, and one Adam step on weights and biases of all BatchNorm layers with the mean entropy as loss. Each image
 is predicted by the weights of its window, before the update at its end.
@@ -26,9 +26,9 @@ from ._batchnorm import affine_parameters, batch_norms
 from ._draws import Draws
 from ._head import frozen
 from ._iabn import InstanceAware
+from ._memory import Memory
 from ._optim import Adam, gradients
-from ._ranges import not_negative, shares
-from ._reservoir import Reservoir
+from ._ranges import at_least_one, not_negative, shares
 
 
 class Note(Method):
@@ -54,9 +54,7 @@ class Note(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model, num_classes=num_classes, batch_size=batch_size)
-        for name, value in (("memory_size", memory_size), ("update_frequency", update_frequency)):
-            if value < 1:
-                raise ValueError(f"{name} is {value}, expected 1 or more images")
+        at_least_one(memory_size=memory_size, update_frequency=update_frequency)
         shares(bn_momentum=bn_momentum)
         not_negative(iabn_k=iabn_k)
         self.lr, self.memory_size, self.update_frequency = lr, memory_size, update_frequency
@@ -74,12 +72,13 @@ class Note(Method):
         self._adam = Adam(list(self._adapted.values()), lr=self.lr)
         self._draws = Draws(self.seed)
         self._statistics = InstanceAware(self._norms, k=self.iabn_k, momentum=self.bn_momentum)
-        self._memory = Reservoir(self.memory_size, pick=lambda count: self.pick(count), draw=lambda: self.draw())
+        self._memory: Memory[Tensor] = Memory(self.memory_size, self.num_classes)
+        self._met = [0] * self.num_classes
         self._due = self.update_frequency
 
     def pick(self, count: int) -> int:
-        """Which of `count` classes or images gives way."""
-        return int(self._draws.whole(count, 1))
+        """A random number below `count`: which class, or which image of a class, makes room."""
+        return int(self._draws.whole(count))
 
     def draw(self) -> float:
         """Between 0 and 1: whether an image of a frequent class is kept."""
@@ -95,15 +94,29 @@ class Note(Method):
             window, batch = batch[: self._due], batch[self._due :]
             logits.append(self.predict(window))
             for image, label in zip(window, logits[-1].argmax(1).tolist(), strict=True):
-                self._memory.add(image, label)
+                self._meet(image, label)
             self._due -= len(window)
             if not self._due:
                 self._learn()
                 self._due = self.update_frequency
         return torch.cat(logits)
 
+    def _meet(self, image: Tensor, label: int) -> None:
+        """Keep an image, or not.
+
+        A full memory keeps an image of its largest classes with probability stored / met, so that each image of the
+        class met so far is as likely to be there as any other.
+        """
+        self._met[label] += 1
+        stored = self._memory.classes[label]
+        if self._memory.is_full:
+            if label in self._memory.largest() and self.draw() > len(stored) / self._met[label]:
+                return
+            self._memory.make_room(label, self.pick)
+        stored.append(image.clone())
+
     @torch.enable_grad()
     def _learn(self) -> None:
         with self._statistics.in_place(of_the_batch=True):
-            p = self.model(self._memory.batch()).float().softmax(1)
+            p = self.model(torch.stack(self._memory.items())).float().softmax(1)
         self._adam.step(gradients(-(p * (p + 1e-6).log()).mean(), self._adam.tensors))

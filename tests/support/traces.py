@@ -55,6 +55,9 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "foa-shift": (),
     "bn-test": (),
     "bn-alpha": ("alpha",),
+    "rotta": ("lr", "memory_size", "update_frequency", "teacher_momentum", "bn_momentum", "age_weight",
+              "uncertainty_weight"),
+    "sotta": ("lr", "memory_size", "update_frequency", "confidence_threshold", "bn_momentum", "rho"),
 }  # fmt: skip
 
 
