@@ -8,8 +8,8 @@ images, also in the middle of a batch: one pass over the memory by its own stati
 is predicted by the weights of its window, before the update at its end.
 
 Source: Gong et al., "NOTE: Robust Continual Test-time Adaptation Against Temporal Correlation", NeurIPS 2022
-(TaesikGong/NOTE). The authors train the source model with IABN in place of BatchNorm; a model that was not takes it, but
-is no longer quite itself: a remark in tables says so. As released, the loss is the entropy divided by the number of
+(TaesikGong/NOTE). The authors train the source model with IABN in place of BatchNorm. A model trained without it runs,
+but its predictions change: a remark in tables says so. As released, the loss is the entropy divided by the number of
 classes, and an incomplete last window is predicted, not learned from. Departs from the code, with the same result: the
 images of a window are predicted together, once. A layer that sees one value per channel (memory of one image, one
 pixel) uses its running variance, where the code gives NaN. BatchNorm only, as released: a model without it is refused.
@@ -39,6 +39,7 @@ class Note(Method):
     passes = "1 forward; 1 forward and backward of the memory per window"
     kind = "norms"
     published_batch_size = 64
+    caveat = "the source model was not trained with the normalisation that it expects (IABN)"
 
     def __init__(
         self,

@@ -1,21 +1,22 @@
 """SHOT-IM, online: be sure of each image, and of different classes over the batch.
 
-Entropy alone is lowest when every image gets the same class, so information maximisation (IM) adds a reward for variety.
+Entropy alone is lowest when every image gets the same class, so information maximisation (IM) rewards variety as well.
 Per batch: one forward; loss = mean entropy of the predictions - entropy of the mean prediction; one step with the
 gradient clipped at `max_grad_norm`. The logits are those of the forward, before the step.
 
 Source: Liang et al., "Do We Really Need to Access the Source Data? Source Hypothesis Transfer for Unsupervised Domain
-Adaptation", ICML 2020 (tim-learn/SHOT). The authors' code trains for epochs over the whole target set; the online form
-exists in others' code only, and no two agree. The defaults are those of kojima-takeshi188/CFA, the only one for ViT-B on
+Adaptation", ICML 2020 (tim-learn/SHOT). The authors train for epochs over the whole target set; the online form exists
+in others' code only, and no two agree. The defaults are those of kojima-takeshi188/CFA, the only one for ViT-B on
 ImageNet-C: norm layers, SGD. Settings give the others:
 - matsuolab/T3A: `parameters="extractor"` (all but the classifier), `optimizer="adam"`, no clipping;
 - LINs-lab/ttab: `parameters="extractor-modules"` (leaves out class token and positions), nesterov, no clipping, and
   `pseudo_weight` 0.3: cross-entropy with its own predictions where their probability is above `pseudo_threshold`;
 - MotasemAlfarra/Online_Test_Time_Adaptation: BatchNorm, lr 0.01, no clipping.
-Departs from them: BatchNorm always uses the statistics of the batch (T3A's port keeps those of the source, ttab's moves
-running ones too); all norms of a ResNet adapt, where CFA's port leaves those of shortcuts alone; a class whose mean
-probability rounds to 0 keeps the loss finite; where no prediction is confident, the pseudo-label part is left out (NaN in
-ttab's loss, with the same step). For a single image both entropies cancel and nothing is learned. Small batches ask for variety that they cannot have if there are more classes than images.
+Departs from them: BatchNorm always uses the statistics of the batch (T3A's port keeps those of the source, ttab's
+moves running ones too); all norms of a ResNet adapt, where CFA's port leaves those of shortcuts alone; the loss stays
+finite where a class's mean probability rounds to 0; without a confident prediction the pseudo-label part is left out
+(ttab's loss is NaN there, its step is the same). For a single image both entropies cancel: nothing is learned. A batch
+smaller than the number of classes cannot be as varied as the loss asks for.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ auxiliary with the student's weights; an anchor with the source weights. Per bat
 1. the auxiliary predicts the batch: these logits are returned, their classes label the batch for all statistics;
 2. auxiliary and anchor pass the batch, the student a view of it (colours, turn, shift, blur, flip, noise), and the
    statistics of each follow;
-3. loss = cross-entropy of the student with the auxiliary's classes + `anchor_weight` times the squared distance
-   between logits of the auxiliary and of the anchor, averaged over images of low entropy and over classes. The second
-   term trains the shared weights through the auxiliary;
+3. loss over images whose auxiliary prediction has low entropy = cross-entropy of the student with the auxiliary's
+   classes + `anchor_weight` times the mean squared distance between logits of the auxiliary and of the anchor. The
+   second term trains the shared weights through the auxiliary;
 4. one Adam step on weights and biases of all BatchNorm layers.
 
 Source: Su, Xu and Jia, "Towards Real-World Test-Time Adaptation: Tri-Net Self-Training with Balanced Normalization",
@@ -105,9 +105,9 @@ class Tribe(Method):
         return logits
 
     def _loss(self, student: Tensor, auxiliary: Tensor, anchor: Tensor) -> Tensor | None:
-        """None where no image is sure."""
+        """Over the images that the auxiliary is sure of; None if there is none."""
         kept = reliable(entropy(auxiliary.detach()), self.entropy_threshold)
         if not len(kept):
             return None
         drift = (auxiliary[kept] - anchor[kept]).square().mean()
-        return F.cross_entropy(student, auxiliary.argmax(1)) + self.anchor_weight * drift
+        return F.cross_entropy(student[kept], auxiliary[kept].argmax(1)) + self.anchor_weight * drift

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from tta_bench_methods._opinion import opinion_entropy
 
-from tests.conftest import Cli
-from tests.small import small_resnet, small_vit, stream
+from tests.support.small import small_resnet, small_vit, stream
 from tta_bench import build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter
@@ -117,13 +116,3 @@ def test_only_what_the_loss_uses_is_computed(
 def test_no_evidence_for_not_knowing_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="opinion_classes is 0, expected 1 or more, or none for the number of classes"):
         build_method(name, small_vit(), num_classes=10, params={"opinion_classes": 0})
-
-
-def test_eata_come_without_source_images_is_one_line(cli: Cli, tmp_path: Any) -> None:
-    run = ("run", "--suite", "digits-c-5", "--tasks", "fog", "--limit", 32, "--methods", "eata-come")
-    status, _, error = cli(*run, "--set", "eata-come.entropy_threshold=-1", "--out", tmp_path / "run")
-    assert (status, error.count("\n")) == (2, 1)
-    assert "entropy_threshold is -1, expected 0 or more" in error
-    method = build_method("eata-come", small_vit(), num_classes=10)
-    with pytest.raises(UserError, match=r"eata-come: adapt\(\) came before prepare\(source_batches\)"):
-        method.adapt(stream(count=1)[0])
