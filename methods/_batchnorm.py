@@ -39,7 +39,7 @@ def affine_parameters(model: nn.Module, method: str) -> dict[str, nn.Parameter]:
 def replaced(forwards: Mapping[nn.BatchNorm2d, Callable[[Tensor], Tensor]]) -> Iterator[None]:
     """Within the block each layer computes what is given for it; dropout and activation that timm adds stay."""
     for norm, forward in forwards.items():
-        norm.forward = _with_activation(norm, forward)  # type: ignore[method-assign]
+        norm.__dict__["forward"] = _with_activation(norm, forward)
     try:
         yield
     finally:
