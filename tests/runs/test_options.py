@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tta_bench.cli import options
 from tta_bench.cli.main import parser
 from tta_bench.errors import UserError
 from tta_bench.records.asked import Asked
+from tta_bench.records.store import Store
 from tta_bench.runs.options import NAMES, RunOptions, errors_name_keywords, scenario_settings
 from tta_bench.runs.site import Site
 from tta_bench.streams.scenarios import LabelShift
@@ -109,6 +111,16 @@ def test_text_and_values_give_the_same_options() -> None:
     assert by_text.scenario == LabelShift(9.0)
     assert parsed({"orders": "3"}) == RunOptions(orders=3)
     assert parsed({"orders": "3"}).seeds == (0, 1, 2)
+
+
+def test_a_folder_notes_the_options_of_a_call(small_suite: Path, tmp_path: Path) -> None:
+    asked = RunOptions.of({name: value for name, (_, value) in GIVEN.items()})
+    assert RunOptions.of(json.loads(json.dumps(asked.to_json()))) == asked
+    assert RunOptions().to_json() == {}
+    tta_bench.run({"source": {}}, str(small_suite), tasks="contrast", limit=8, out=tmp_path / "run")
+    (command,) = Store.open(tmp_path / "run").past_commands()
+    noted = RunOptions.of(command.options)
+    assert (noted.methods, noted.tasks, noted.limit) == (("source",), ("contrast",), 8)
 
 
 def test_none_is_the_default() -> None:
