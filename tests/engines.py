@@ -17,10 +17,10 @@ from tta_bench.engines.tickets import Hints
 from tta_bench.engines.watched import Lost
 from tta_bench.engines.work import Queue
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 HALF = np.arange(100) % 2 == 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from tta_bench.measure.metrics import scores_of
 from tta_bench.records.cell import Cell
 from tta_bench.records.live import schedule_digest
 from tta_bench.records.predictions import Predictions
-from tta_bench.records.record import Record
+from tta_bench.records.record import Measured, Record, Scores
 from tta_bench.records.store import Store
 
 
@@ -45,7 +45,12 @@ def make_cell(method: str, **changes: Any) -> Cell:
         | changes
     )
     content.setdefault("stream", f"order of {content['tasks'][0]}, {content['seed']}, {content['limit']}")
-    return Cell(**content)
+    return _cell(content, method)
+
+
+def _cell(flat: dict[str, Any], label: str) -> Cell:
+    live = flat.get("live")
+    return Cell.from_flat({**flat, "live": live and asdict(live)}, label, "cell")
 
 
 def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: Any) -> Record:
@@ -53,17 +58,16 @@ def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: A
     batches = [ms / 1000 * 10] * 10
     batches[0] *= 10
     cell = make_cell(method, **changes)
-    live = {} if cell.live is None else {"adapted_batches": [*range(10)], "schedule": schedule_digest(range(10))}
-    return Record(
-        **live,
-        cell=cell,
-        label=cell.method,
-        status="done",
+    live = {} if cell.spec.live is None else {"adapted_batches": [*range(10)], "schedule": schedule_digest(range(10))}
+    scores = Scores(
         samples=100,
         top1=top1,
-        task_top1=dict.fromkeys(cell.tasks, top1),
+        task_top1=dict.fromkeys(cell.spec.tasks, top1),
         top5=min(1.0, top1 + 0.2),
         ece=0.1,
+    )
+    measured = Measured(
+        **live,
         score_point="pre-update",
         seconds={"adapt": sum(batches), "first_batch": batches[0], "load": 0.1, "prepare": 0.0, "build": 0.1},
         batch_seconds=batches,
@@ -71,7 +75,27 @@ def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: A
         sample_backwards=50,
         memory={"bytes": 2**30, "measure": "resident size of the process"},
         environment={"device_name": "chip", "threads": 2},
-        finished_at="2026-01-01T00:00:00+00:00",
+    )
+    return Record(
+        cell=cell, status="done", scores=scores, measured=measured, finished_at="2026-01-01T00:00:00+00:00"
+    )
+
+
+def changed(record: Record, **changes: Any) -> Record:
+    """A record with other values of fields of its own, of its cell, its scores, or of what was measured."""
+    scores, measured, own = ({} for _ in range(3))
+    flat = {**record.cell.flat(), "label": record.label}
+    for name, value in changes.items():
+        parts = [(Scores, scores), (Measured, measured), (Record, own)]
+        home = next((part for kind, part in parts if name in {f.name for f in fields(kind)}), flat)
+        home[name] = value
+    label = flat.pop("label")
+    return replace(
+        record,
+        cell=_cell(flat, label),
+        scores=replace(record.scores, **scores),
+        measured=replace(record.measured, **measured),
+        **own,
     )
 
 
@@ -97,13 +121,13 @@ def keep(store: Store, record: Record, predictions: Predictions | None = None) -
     if record.status != "done":
         return store.save(record, None)
     if predictions is None:
-        tasks = dict.fromkeys(record.cell.tasks)
-        each = record.samples // len(tasks)
-        shares = [record.task_top1.get(task, record.top1) for task in tasks]
+        tasks = dict.fromkeys(record.cell.spec.tasks)
+        each = record.scores.samples // len(tasks)
+        shares = [record.scores.task_top1.get(task, record.scores.top1) for task in tasks]
         right = np.concatenate([np.arange(each) < round(share * each) for share in shares])
         predictions = predict(right, task=np.repeat(np.arange(len(tasks)), each))
-    return store.save(replace(record, **scores_of(predictions, record.cell.tasks)), predictions)
+    return store.save(replace(record, scores=scores_of(predictions, record.cell.spec.tasks)), predictions)
 
 
 def make_failure(method: str, reason: str, **changes: Any) -> Record:
-    return Record(cell=make_cell(method, **changes), label=method, status="failed", reason=reason)
+    return Record(cell=make_cell(method, **changes), status="failed", reason=reason)

@@ -30,7 +30,7 @@ from tta_bench.runs.bind import Binder
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.execute import refuse_unfit
 from tta_bench.runs.runner import run_cell
-from tta_bench.runs.spec import CellSpec, specs
+from tta_bench.runs.spec import specs
 from tta_bench.runs.standby import copied
 from tta_bench.streams.schedule import Schedule
 from tta_bench.suites import suite
@@ -240,11 +240,11 @@ def test_methods_that_cannot_join_are_refused(small_suite: Path) -> None:
 
 def test_a_request_survives_json(small_suite: Path) -> None:
     (spec, _) = requests(small_suite, methods=("tent",), live=Live(1, "source", backward=2))
-    assert CellSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert read_spec(json.loads(json.dumps(spec.to_json()))) == spec
     with pytest.raises(UserError, match="request: live.*busy.*'tired'"):
-        CellSpec.from_json({**spec.to_json(), "live": {"speed": 1, "busy": "tired"}})
+        read_spec({**spec.to_json(), "live": {"speed": 1, "busy": "tired"}})
     with pytest.raises(UserError, match="request: live: speed: expected a number of at least 0"):
-        CellSpec.from_json({**spec.to_json(), "live": {"speed": -1}})
+        read_spec({**spec.to_json(), "live": {"speed": -1}})
 
 
 def test_adapt_every_is_a_setting_of_a_row(small_suite: Path) -> None:

@@ -14,7 +14,7 @@ from tests.works import requests
 from tta_bench.errors import UserError
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec, specs
+from tta_bench.runs.spec import specs
 from tta_bench.streams.scenarios import SCENARIOS, LabelShift, scenario_of
 from tta_bench.suites import suite
 
@@ -23,7 +23,7 @@ from tta_bench.suites import suite
 def test_every_suite_survives_json(name: str) -> None:
     for scenario in SCENARIOS:
         found = specs(suite.load(name), Choices(scenario=scenario_of(scenario), model="digits-vit"))
-        again = [CellSpec.from_json(json.loads(json.dumps(spec.to_json()))) for spec in found]
+        again = [read_spec(json.loads(json.dumps(spec.to_json()))) for spec in found]
         assert again == found
         assert [spec.digest for spec in again] == [spec.digest for spec in found]
         assert len({spec.digest for spec in found}) == len(found)
@@ -97,7 +97,7 @@ def test_a_typo_is_one_line(small_suite: Path, choices: dict[str, object], said:
 def test_a_wrong_request_is_one_line(small_suite: Path, key: str, wrong: object, said: str) -> None:
     content = {**requests(small_suite)[0].to_json(), key: wrong}
     with pytest.raises(UserError, match=said):
-        CellSpec.from_json(content, "job 3")
+        read_spec(content, "job 3")
 
 
 def test_listing_requests_imports_no_torch() -> None:

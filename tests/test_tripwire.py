@@ -18,6 +18,7 @@ from tta_bench.models import published
 from tta_bench.models.source import SourceModel
 from tta_bench.papers.answers import SourceRow, source_row
 from tta_bench.papers.paper import PaperTable, Published, load
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.report.comparable import why_not
 from tta_bench.report.rows import Row
@@ -25,7 +26,6 @@ from tta_bench.report.runs import Runs
 from tta_bench.runs import tripwire
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 from tta_bench.streams.scenarios import scenario_of
 
 HALF = (0.5, 0.5, 0.5)

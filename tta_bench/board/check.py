@@ -94,7 +94,7 @@ def _check(
     if any(problem.check == "files" for problem in answer.problems):
         return found  # rules about rows need all of them
     known = {*weights, *others.weights_of(suite.name, board)}
-    if answer.open and all(record.cell.weights in known for record in submission.records):
+    if answer.open and all(record.cell.found.weights in known for record in submission.records):
         answer.open = [point for point in answer.open if point.check != "weights"]
     answer.checked.update(CHECKS.keys() - REMEDIES.keys())
     if entry.retraction:

@@ -39,7 +39,7 @@ def layout(comparison: Comparison) -> dict[str, Table]:
 
 def _is_variant(record: Record) -> bool:
     """Whether a row has a label of its own; one changed by `--set` is still called by its method."""
-    return record.label != record.cell.method and not record.label.startswith(f"{record.cell.method} (")
+    return record.label != record.cell.spec.method and not record.label.startswith(f"{record.cell.spec.method} (")
 
 
 def scoring_columns(comparison: Comparison) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def scoring_note(comparison: Comparison) -> str:
 
 
 def is_live(comparison: Comparison) -> bool:
-    return any(record.adapted_batches is not None for record in comparison.records)
+    return any(record.measured.adapted_batches is not None for record in comparison.records)
 
 
 def accuracy_table(comparison: Comparison) -> Table:
@@ -74,9 +74,9 @@ def ablation_table(comparison: Comparison) -> Table:
     rows, live = [], is_live(comparison)
     for row in comparison.rows:
         cell = row.first.cell
-        twins = [other.first.cell for other in comparison.rows if other.first.cell.method == cell.method]
+        twins = [other.first.cell for other in comparison.rows if other.first.cell.spec.method == cell.spec.method]
         settings = ", ".join(differing(cell, twins))
-        variant = f"{cell.method}: {settings}" if settings else cell.method
+        variant = f"{cell.spec.method}: {settings}" if settings else cell.spec.method
         rows.append((row.label, (average(row, comparison.tasks), *scoring(row, live=live), Value(word=variant))))
     notes = (*comparison.notes, *_seed_note(comparison), scoring_note(comparison))
     title = f"{comparison.suite}: average accuracy (%) over {len(comparison.tasks)} tasks"
@@ -93,13 +93,13 @@ def scoring(row: Row, *, live: bool = False) -> tuple[Value, ...]:
     """When a row is scored, its passes per image, whether it needs source images, and what it saw of a live stream."""
     if not row.done:
         return (Value(),) * (len(SCORING) + live)
-    images = sum(record.samples for record in row.done)
+    images = sum(record.scores.samples for record in row.done)
     return (
-        Value(word=row.first.score_point or NONE),
-        Value(sum(record.sample_forwards for record in row.done) / images, digits=2),
-        Value(sum(record.sample_backwards for record in row.done) / images, digits=2),
-        Value(word="yes" if row.first.needs_source else "no"),
-        *([Value(100 * statistics.fmean(record.seen for record in row.done), digits=1)] if live else []),
+        Value(word=row.first.measured.score_point or NONE),
+        Value(sum(record.measured.sample_forwards for record in row.done) / images, digits=2),
+        Value(sum(record.measured.sample_backwards for record in row.done) / images, digits=2),
+        Value(word="yes" if row.first.measured.needs_source else "no"),
+        *([Value(100 * statistics.fmean(record.measured.seen for record in row.done), digits=1)] if live else []),
     )
 
 
@@ -108,7 +108,7 @@ def over_seeds(row: Row, task: str) -> Value:
     records = row.by_task.get(task, [])
     if any(record.status != "done" for record in records):
         return Value(word=FAILED)
-    scores = [100 * record.task_top1[task] for record in records if task in record.task_top1]
+    scores = [100 * record.scores.task_top1[task] for record in records if task in record.scores.task_top1]
     return spread(scores) if scores else Value(word=MISSING)
 
 
@@ -119,16 +119,16 @@ def average(row: Row, tasks: Sequence[str]) -> Value:
 
 def per_seed(row: Row, tasks: Sequence[str]) -> list[list[float]]:
     """The accuracies of all tasks for each seed, as fractions; empty where a seed lacks a task."""
-    found: dict[int, dict[str, float]] = {record.cell.seed: {} for record in row.records}
+    found: dict[int, dict[str, float]] = {record.cell.spec.seed: {} for record in row.records}
     for record in row.done:
-        found[record.cell.seed] |= record.task_top1
+        found[record.cell.spec.seed] |= record.scores.task_top1
     if any(len(scores) < len(tasks) for scores in found.values()):
         return []
     return [list(scores.values()) for scores in found.values()]
 
 
 def _seed_note(comparison: Comparison) -> list[str]:
-    seeds = sorted({record.cell.seed for record in comparison.records})
+    seeds = sorted({record.cell.spec.seed for record in comparison.records})
     if len(seeds) == 1:
         return [f"Seed {seeds[0]}."]
     return [f"Mean ± standard deviation over seeds {', '.join(map(str, seeds))}."]
@@ -136,7 +136,7 @@ def _seed_note(comparison: Comparison) -> list[str]:
 
 def _failures(comparison: Comparison) -> list[str]:
     return [
-        f"FAILED {row.label} on {record.cell.name}, seed {record.cell.seed}: {record.reason}"
+        f"FAILED {row.label} on {record.cell.name}, seed {record.cell.spec.seed}: {record.reason}"
         for row in comparison.rows
         for record in row.records
         if record.status != "done"
@@ -145,11 +145,11 @@ def _failures(comparison: Comparison) -> list[str]:
 
 def _remarks(comparison: Comparison) -> list[str]:
     """What methods did besides adapting, each once."""
-    found = {f"WARNING {row.label}: {remark}." for row in comparison.rows for r in row.done for remark in r.remarks}
-    return sorted(found)
+    made = [(row.label, remark) for row in comparison.rows for r in row.done for remark in r.measured.remarks]
+    return sorted({f"WARNING {label}: {remark}." for label, remark in made})
 
 
 def _resets(comparison: Comparison) -> list[str]:
-    counts = {row.label: sum(record.resets for record in row.records) for row in comparison.rows}
+    counts = {row.label: sum(record.measured.resets for record in row.records) for row in comparison.rows}
     resets = [f"{label} {count}" for label, count in counts.items() if count]
     return [f"Resets to the source weights by the method itself: {', '.join(resets)}."] if resets else []

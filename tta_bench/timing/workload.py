@@ -64,7 +64,7 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
     requests = specs(chosen, choices)
     works = [place.bind(request) for request in requests]
     first = works[0]
-    batches = list(first.stream.batches(first.cell.batch_size))
+    batches = list(first.stream.batches(first.cell.spec.batch_size))
     if len(batches) < spec.batches:
         raise UserError(
             f"suite '{chosen.name}' has only {len(batches)} batches in a stream, not {spec.batches} (--batches)"
@@ -75,20 +75,20 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
         model=findable(model_name(requests[0], chosen.tasks[0], place.dataset(requests[0]))),
         num_classes=first.setup.num_classes,
         class_mask=first.setup.class_mask,
-        batch_size=first.cell.batch_size,
+        batch_size=first.cell.spec.batch_size,
         device=str(place.device),
         threads=spec.threads,
-        methods={work.label: (work.cell.method, work.cell.settings) for work in works},
+        methods={work.cell.spec.label: (work.cell.spec.method, work.cell.found.settings) for work in works},
         batches=images,
         source=_source(works),
     )
     identity = _identity(spec, choices.methods, first, chosen.tasks[0])
-    return Prepared(workload, identity, {work.label: work.cell.settings for work in works}, first)
+    return Prepared(workload, identity, {work.cell.spec.label: work.cell.found.settings for work in works}, first)
 
 
 def _source(works: list[Work]) -> list[Any]:
     """Source batches for the methods that need some, as `run` would give them."""
-    with_source = next((work for work in works if work.cell.source), None)
+    with_source = next((work for work in works if work.cell.found.source), None)
     if with_source is None or with_source.source_images is None:
         return []
     setup = with_source.setup
@@ -101,7 +101,7 @@ def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> I
         suite=spec.suite,
         task=task,
         model=spec.model,
-        batch_size=first.cell.batch_size,
+        batch_size=first.cell.spec.batch_size,
         batches=spec.batches,
         threads=spec.threads,
         device=str(first.setup.device),
