@@ -18,7 +18,7 @@ from tta_bench.board.submission import DEFAULTS, FILE, RUN, Entry, Who, read_ent
 from tta_bench.errors import UserError
 from tta_bench.packed.pack import pack
 from tta_bench.records.store import Store
-from tta_bench.report.comparable import defaults
+from tta_bench.report.paper_conditions import defaults
 
 US = Who("tta-bench")
 

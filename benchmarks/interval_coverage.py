@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.report.serial import spread_of_sum
+from tta_bench.report.autocorrelation import spread_of_sum
 
 Floats = NDArray[np.float64]
 MEMORIES = (0.0, 0.5, 0.8, 0.9)
@@ -48,7 +48,7 @@ KINDS = {"AR(1)": fading, "switching ±5 points": moods(0.05), "switching ±30 p
 
 
 def ours(batches: Floats) -> tuple[float, float]:
-    """The interval of the sum by `report/serial.py`."""
+    """The interval of the sum by `report/autocorrelation.py`."""
     reach = spread_of_sum(batches - batches.mean()).reach
     return float(batches.sum()) - reach, float(batches.sum()) + reach
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from tests.honest import honest_record
 from tests.records import keep
-from tta_bench.board.answer import Answer
 from tta_bench.board.check import check
+from tta_bench.board.review import Review
 from tta_bench.board.submission import FILE, RUN, Entry, Package, Who, read_board, write_entry
 from tta_bench.measure.metrics import scores_of
 from tta_bench.packed.pack import pack
@@ -126,15 +126,15 @@ def signed(record: Record, predictions: Predictions, **changes: Any) -> tuple[Re
     return replace(replace(record, **scores_of(predictions, record.cell.tasks)), **changes), predictions
 
 
-def refused(folder: Path, name: str, words: str, board: Path | None = None) -> Answer:
-    """Check that a submission is refused for this reason, and that the comment says how to mend it."""
-    answer, _ = check(folder, read_board(board) if board else ())
-    found = [problem for problem in answer.problems if problem.check == name]
-    assert any(words in problem.text for problem in found), answer.problems
-    assert not answer.accepted
-    comment = answer.comment()
-    assert "### To mend" in comment
-    assert "How to mend it" in comment
+def refused(folder: Path, name: str, words: str, board: Path | None = None) -> Review:
+    """Check that a submission is refused for this reason, and that the comment says how to fix it."""
+    review, _ = check(folder, read_board(board) if board else ())
+    found = [problem for problem in review.problems if problem.check == name]
+    assert any(words in problem.text for problem in found), review.problems
+    assert not review.accepted
+    comment = review.comment()
+    assert "### To fix" in comment
+    assert "How to fix it" in comment
     plain = re.sub("`[^`\n]+`", "", comment)  # code shows markup as it is
     assert "<script" not in plain.replace("\\<script", "")
-    return answer
+    return review

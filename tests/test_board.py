@@ -13,8 +13,8 @@ import pytest
 
 from tests.boards import changed_run, refused, signed, submit
 from tests.conftest import Cli
-from tta_bench.board.answer import CHECKS
 from tta_bench.board.check import REMEDIES
+from tta_bench.board.review import CHECKS
 from tta_bench.board.submission import read_board
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record

@@ -15,8 +15,8 @@ from tests import boards
 from tests.boards import ENTRY, changed_run, refused, signed, submit, whole_record, whole_run
 from tests.conftest import Cli
 from tests.records import keep
-from tta_bench.board.answer import Answer
 from tta_bench.board.check import check
+from tta_bench.board.review import Review
 from tta_bench.board.submission import FILE, RUN, Entry, Rerun, Retraction, read_board, read_entry, read_submission
 from tta_bench.checked import validate
 from tta_bench.errors import UserError
@@ -105,18 +105,18 @@ def test_changed_scores_of_an_own_entry_are_named(board_run: Path, tmp_path: Pat
     changed = submit(
         changed_run(board_run, tmp_path / "w", worse, every=True), tmp_path / "new" / "mine", title="Again"
     )
-    answer, _ = check(changed, read_board(tmp_path / "board"))
-    assert answer.accepted
-    assert "changes of the entry: title" in answer.notes
-    (note,) = [note for note in answer.notes if note.startswith("row mine")]
+    review, _ = check(changed, read_board(tmp_path / "board"))
+    assert review.accepted
+    assert "changes of the entry: title" in review.notes
+    (note,) = [note for note in review.notes if note.startswith("row mine")]
     assert " on the board, " in note
 
 
 def test_a_retraction_keeps_the_entry_and_says_why(board_run: Path, tmp_path: Path) -> None:
     reason = Retraction("the labels leaked", "2026-03-01")
-    answer, _ = check(submit(board_run, tmp_path / "board" / "mine", retraction=reason))
-    assert answer.accepted
-    assert "retracted on 2026-03-01: the labels leaked" in answer.notes
+    review, _ = check(submit(board_run, tmp_path / "board" / "mine", retraction=reason))
+    assert review.accepted
+    assert "retracted on 2026-03-01: the labels leaked" in review.notes
     assert read_board(tmp_path / "board")[0].entry.retraction == reason
 
 
@@ -144,10 +144,10 @@ def test_weights_that_nobody_knows_are_open_until_a_maintainer_names_them(
 
     monkeypatch.setattr("tta_bench.verify.reference.published_weights", nothing)
     folder = submit(board_run, tmp_path / "mine")
-    answer, found = check(folder)
-    assert not answer.accepted
-    assert {point.check for point in answer.open} == {"weights"}
-    assert "### Not checked here" in answer.comment()
+    review, found = check(folder)
+    assert not review.accepted
+    assert {point.check for point in review.open} == {"weights"}
+    assert "### Not checked here" in review.comment()
     assert check(folder, weights=[found[0][0].cell.weights])[0].accepted
 
 
@@ -183,9 +183,9 @@ def test_the_schema_is_that_of_the_validator(cli: Cli, good: Path) -> None:
 
 
 def test_a_comment_calls_nobody_and_is_no_markup() -> None:
-    answer = Answer("x")
-    answer.refuse("rows", "@everyone <img src=x onerror=alert(1)> [a](javascript:alert(1))", "mend `it`")
-    text = answer.comment()
+    review = Review("x")
+    review.refuse("rows", "@everyone <img src=x onerror=alert(1)> [a](javascript:alert(1))", "mend `it`")
+    text = review.comment()
     assert "@everyone" not in text
     assert "\\<img" in text
     assert "\\[a\\]" in text

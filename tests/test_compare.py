@@ -111,8 +111,14 @@ def test_a_row_is_found_without_its_settings_if_it_is_the_only_one() -> None:
     found = compare(rows)
     assert differences.find_row(found, "tent").label == differences.find_row(found, "tent (lr=0.1)").label
     twin = make_record("sar")
-    with pytest.raises(UserError, match="no row 'tent' in s"):
-        differences.find_row(compare([*rows, replace(twin, label="tent (lr=0.2)")]), "tent")
+    assert differences.find_row(found, "sou").label == "source"
+    both = compare([*rows, replace(twin, label="tent (lr=0.2)")])
+    with pytest.raises(
+        UserError, match=r"'tent' may be any of 2 rows of s: name one of 'tent \(lr=0.1\)', 'tent \(lr=0.2"
+    ):
+        differences.find_row(both, "tent")
+    exact = compare([*rows, replace(twin, label="tent")])
+    assert differences.find_row(exact, "tent").label == "tent"
 
 
 @pytest.mark.parametrize(

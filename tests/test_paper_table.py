@@ -9,8 +9,8 @@ import pytest
 
 from tests.records import make_record
 from tta_bench.records.record import Record
-from tta_bench.report.comparable import defaults
 from tta_bench.report.paper import paper_table
+from tta_bench.report.paper_conditions import defaults
 from tta_bench.report.rows import compare
 from tta_bench.report.values import Table
 from tta_bench.suites import suite

@@ -14,7 +14,7 @@ from tests.test_paper_table import row, shipped
 from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.errors import UserError
 from tta_bench.papers import paper as papers
-from tta_bench.papers.answers import own_paper, own_table, source_row
+from tta_bench.papers.baseline import own_paper, own_table, source_row
 from tta_bench.papers.paper import AVERAGE
 from tta_bench.records.store import Store
 from tta_bench.report.paper import paper_table

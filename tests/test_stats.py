@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from tta_bench.report.serial import spread_of_sum
+from tta_bench.report.autocorrelation import spread_of_sum
 from tta_bench.report.stats import Blocks, Stream, estimate, holm, images_won, mcnemar
 
 TRUTH = 0.05  # b is right with probability 0.65 on average, a with 0.6

@@ -16,11 +16,11 @@ from tests.works import CPU, requests
 from tta_bench.errors import CellFailed
 from tta_bench.models import published
 from tta_bench.models.source import SourceModel
-from tta_bench.papers.answers import SourceRow, source_row
+from tta_bench.papers.baseline import SourceRow, source_row
 from tta_bench.papers.paper import PaperTable, Published, load
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
-from tta_bench.report.comparable import why_not
+from tta_bench.report.paper_conditions import why_not
 from tta_bench.report.rows import Row
 from tta_bench.report.runs import Runs
 from tta_bench.runs import tripwire

@@ -216,6 +216,26 @@ def test_tables_must_follow_from_the_records(tmp_path: Path, cli: Cli) -> None:
     assert f"{table}: is not what the records give" in out
 
 
+def test_tables_made_before_other_methods_ran_are_stale_not_false(tmp_path: Path, cli: Cli) -> None:
+    store = honest_run(tmp_path / "run")
+    later = honest_record("tent")
+    files = [file for file in store.cells.iterdir() if file.name.startswith("tent--")]
+    for file in files:
+        file.unlink()
+    assert cli("report", store.folder)[0] == 0
+    keep(store, *later)
+    status, out, _ = cli("verify", store.folder)
+    assert (status, "STALE" in out, "FAILS" in out) == (0, True, False)
+    assert "3 tables out of date: `tta-bench report` makes them again." in out
+    table = store.folder / "report" / "time.csv"
+    table.write_text(table.read_text().replace("source,", "source,9"))
+    status, out, _ = cli("verify", store.folder)
+    assert (status, "do not trust these numbers" in out) == (1, True)
+    assert cli("report", store.folder)[0] == 0
+    status, out, _ = cli("verify", store.folder)
+    assert (status, "STALE" in out) == (0, False)
+
+
 def test_the_findings_as_json(tmp_path: Path, cli: Cli) -> None:
     store = honest_run(tmp_path / "run")
     status, out, _ = cli("verify", store.folder, "--json", tmp_path / "v.json")

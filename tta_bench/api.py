@@ -23,9 +23,9 @@ from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import differences
 from tta_bench.report.current import recency
+from tta_bench.report.display import Display
 from tta_bench.report.rows import Comparison, compare
 from tta_bench.report.runs import Runs
-from tta_bench.report.shown import Shown
 from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.launch import launch
@@ -135,18 +135,18 @@ class Results:
         own = [stored[record.cell.key].labelled(record.label) for record in self.records]
         return compare([*_matching_source(own, self.runs.records), *own])
 
-    def table(self) -> Shown:
+    def table(self) -> Display:
         """Accuracy of each method on each task."""
-        return Shown(accuracy_table(self.comparison))
+        return Display(accuracy_table(self.comparison))
 
-    def times(self) -> Shown:
+    def times(self) -> Display:
         """Time, passes and memory of each method."""
-        return Shown(time_table(self.comparison))
+        return Display(time_table(self.comparison))
 
-    def compare(self, a: str, b: str) -> Shown:
+    def compare(self, a: str, b: str) -> Display:
         """How much better `b` is than `a` on each task, with confidence intervals."""
         found = differences.difference(self.comparison, a, b, self.runs)
-        return Shown(differences.table(found, self.comparison.suite), differences.sentence(found))
+        return Display(differences.table(found, self.comparison.suite), differences.sentence(found))
 
     def frame(self) -> pd.DataFrame:
         """One row per cell and task, as in `tta_bench.frame`."""

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from tta_bench.board import others, rows
-from tta_bench.board.answer import CHECKS, Answer, Problem
+from tta_bench.board.review import CHECKS, Problem, Review
 from tta_bench.board.submission import FILE, RUN, TODO, Submission, read_submission
 from tta_bench.errors import UserError
 from tta_bench.report.current import SKEW
@@ -39,39 +39,39 @@ BY_HAND = "a maintainer runs `tta-bench board check … --data-root DIR` where t
 
 def check(
     folder: Path, board: Sequence[Submission] = (), root: Path | None = None, weights: Collection[str] = ()
-) -> tuple[Answer, list[Found]]:
+) -> tuple[Review, list[Found]]:
     """Check one submission against its suite and the other entries; returns the records whose files are intact.
 
     `weights` are hashes of source weights that a maintainer knows, besides published ones and those on the board.
-    UserError only where there is no such folder: everything else is part of the answer.
+    UserError only where there is no such folder: everything else is part of the review.
     """
     if not folder.exists():
         raise UserError(f"{folder}: no such folder: a submission is a folder with {FILE} and {RUN}")
-    answer = Answer(folder.resolve().name)
-    answer.checked.add("entry")
+    review = Review(folder.resolve().name)
+    review.checked.add("entry")
     found: list[Found] = []
     try:
         submission = read_submission(folder)
-        suite = _suite(submission, answer)
+        suite = _suite(submission, review)
         if suite is not None:
-            found = _check(submission, suite, board, root, weights, answer)
+            found = _check(submission, suite, board, root, weights, review)
     except UserError as error:
-        answer.refuse("entry", _short(str(error), folder), f"see docs/board.md and `tta-bench board schema` for {FILE}")
-    return answer, found
+        review.refuse("entry", _short(str(error), folder), f"see docs/board.md and `tta-bench board schema` for {FILE}")
+    return review, found
 
 
-def _suite(submission: Submission, answer: Answer) -> Suite | None:
+def _suite(submission: Submission, review: Review) -> Suite | None:
     """The suite that the run names; a problem if it is none of the installed ones."""
     name, entry = submission.suite, submission.entry
     texts = {"title": entry.title, "who": entry.who.name, "chosen_on": " ".join(entry.chosen_on)}
     texts |= {"package": entry.package if isinstance(entry.package, str) else entry.package.name}
     for key, text in texts.items():
         if TODO in text:
-            answer.refuse("entry", f"{key}: still to be filled in", f"replace {TODO} in {FILE}")
+            review.refuse("entry", f"{key}: still to be filled in", f"replace {TODO} in {FILE}")
     if _is_future(submission.entry.date):
-        answer.refuse("entry", f"date: {submission.entry.date} is still to come", "write the date of today")
+        review.refuse("entry", f"date: {submission.entry.date} is still to come", "write the date of today")
     if name not in suites.names():
-        answer.refuse("suites", f"suite '{name}' is not one of this board", "run one of `tta-bench list suites`")
+        review.refuse("suites", f"suite '{name}' is not one of this board", "run one of `tta-bench list suites`")
         return None
     return suites.load(name)
 
@@ -86,48 +86,48 @@ def _check(
     board: Sequence[Submission],
     root: Path | None,
     weights: Collection[str],
-    answer: Answer,
+    review: Review,
 ) -> list[Found]:
     entry, folder = submission.entry, submission.store.folder
     audit, found = verify([folder], root)
-    _take(audit, entry.division == "open", folder, answer)
-    if any(problem.check == "files" for problem in answer.problems):
+    _take(audit, entry.division == "open", folder, review)
+    if any(problem.check == "files" for problem in review.problems):
         return found  # rules about rows need all of them
     known = {*weights, *others.weights_of(suite.name, board)}
-    if answer.open and all(record.cell.found.weights in known for record in submission.records):
-        answer.open = [point for point in answer.open if point.check != "weights"]
-    answer.checked.update(CHECKS.keys() - REMEDIES.keys())
+    if review.open and all(record.cell.found.weights in known for record in submission.records):
+        review.open = [point for point in review.open if point.check != "weights"]
+    review.checked.update(CHECKS.keys() - REMEDIES.keys())
     if entry.retraction:
-        answer.notes.append(f"retracted on {entry.retraction.date}: {entry.retraction.reason}")
-    by_row = rows.check_rows(submission.records, answer)
-    rows.check_complete(by_row, suite, answer)
-    rows.check_division(entry, submission.records, suite, answer)
-    rows.check_settings(entry, by_row, suite, answer)
-    rows.check_package(entry, submission.records, answer)
-    rows.check_chosen(entry, submission.store, by_row, suite, answer)
-    others.check_others(submission, board, answer)
-    if not answer.problems:
-        answer.tables = intervals([folder])
+        review.notes.append(f"retracted on {entry.retraction.date}: {entry.retraction.reason}")
+    by_row = rows.check_rows(submission.records, review)
+    rows.check_complete(by_row, suite, review)
+    rows.check_division(entry, submission.records, suite, review)
+    rows.check_settings(entry, by_row, suite, review)
+    rows.check_package(entry, submission.records, review)
+    rows.check_chosen(entry, submission.store, by_row, suite, review)
+    others.check_others(submission, board, review)
+    if not review.problems:
+        review.tables = intervals([folder])
     return found
 
 
-def _take(audit: Audit, is_open: bool, folder: Path, answer: Answer) -> None:
+def _take(audit: Audit, is_open: bool, folder: Path, review: Review) -> None:
     """Turn what `verify` found into problems, and required points that it could not check into open ones."""
     for finding in audit.findings:
         if finding.verdict == "fails":
-            answer.problems.append(_problem(finding, folder, REMEDIES[finding.check]))
+            review.problems.append(_problem(finding, folder, REMEDIES[finding.check]))
         elif finding.verdict == "not checked":
             if finding.check in REQUIRED and not (is_open and finding.check in DECLARED):
-                answer.open.append(_problem(finding, folder, BY_HAND))
-            elif (note := f"{finding.check}: not checked: {finding.text}") not in answer.notes:
-                answer.notes.append(note)
+                review.open.append(_problem(finding, folder, BY_HAND))
+            elif (note := f"{finding.check}: not checked: {finding.text}") not in review.notes:
+                review.notes.append(note)
     unknown = {finding.check for finding in audit.findings if finding.verdict == "not checked"}
-    answer.checked |= {finding.check for finding in audit.findings} - unknown
+    review.checked |= {finding.check for finding in audit.findings} - unknown
 
 
-def add_reruns(audit: Audit, folder: Path, answer: Answer) -> None:
+def add_reruns(audit: Audit, folder: Path, review: Review) -> None:
     """Add what running cells again has shown."""
-    _take(audit, False, folder, answer)
+    _take(audit, False, folder, review)
 
 
 def _problem(finding: Finding, folder: Path, remedy: str) -> Problem:

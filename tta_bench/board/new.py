@@ -12,7 +12,7 @@ from tta_bench.board.submission import DEFAULTS, FILE, RUN, TODO, Entry, Package
 from tta_bench.checked import validate
 from tta_bench.errors import UserError
 from tta_bench.packed.pack import pack
-from tta_bench.papers.answers import BASELINE
+from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.store import Store
 from tta_bench.suites import suite as suites
 

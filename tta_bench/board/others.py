@@ -7,59 +7,59 @@ from contextlib import suppress
 
 import numpy as np
 
-from tta_bench.board.answer import Answer
+from tta_bench.board.review import Review
 from tta_bench.board.submission import Submission
 from tta_bench.errors import UserError
-from tta_bench.papers.answers import BASELINE
+from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.record import Record
 
 Streams = dict[tuple[str, int], Record]  # of one row, by task and seed
 NEW_ID = "choose another `id` and folder; to correct your own entry, keep its `who`"
 
 
-def check_others(new: Submission, board: Sequence[Submission], answer: Answer) -> None:
+def check_others(new: Submission, board: Sequence[Submission], review: Review) -> None:
     """Compare a submission with every entry of the board, which may hold an earlier state of it."""
     for old in board:
         if old.id == new.id:
-            _check_earlier(new, old, answer)
+            _check_earlier(new, old, review)
             continue
         try:
             if old.suite != new.suite:
                 continue
             pairs = list(_same_rows(new, old))
         except UserError as error:
-            answer.notes.append(f"{old.id} on the board cannot be read: {error}")
+            review.notes.append(f"{old.id} on the board cannot be read: {error}")
             continue
         for mine, theirs in pairs:
             text = f"row {mine} has the same predictions as row {theirs} of {old.id}, by {old.entry.who.name}"
             if old.entry.who == new.entry.who:
-                answer.notes.append(text)
+                review.notes.append(text)
             else:
-                answer.refuse(
+                review.refuse(
                     "others", text, "submit results of your own; a rerun of an entry is `board check --rerun`"
                 )
     if new.entry.reruns and new.id not in {old.id for old in board}:
         remedy = "remove `reruns:`: whoever runs it again adds it with `board check --rerun N --by NAME`"
-        answer.refuse("others", "a new submission says that it ran again", remedy)
+        review.refuse("others", "a new submission says that it ran again", remedy)
 
 
-def _check_earlier(new: Submission, old: Submission, answer: Answer) -> None:
+def _check_earlier(new: Submission, old: Submission, review: Review) -> None:
     """The same id: only its submitter changes an entry, and what changes is named."""
     if old.entry.who != new.entry.who:
-        answer.refuse("others", f"id {new.id} is taken, by {old.entry.who.name}", NEW_ID)
+        review.refuse("others", f"id {new.id} is taken, by {old.entry.who.name}", NEW_ID)
         return
     names = [name for name in vars(new.entry) if getattr(new.entry, name) != getattr(old.entry, name)]
     if names:
-        answer.notes.append(f"changes of the entry: {', '.join(names)}")
+        review.notes.append(f"changes of the entry: {', '.join(names)}")
     try:
         mine, theirs = rows_of(new.records), rows_of(old.records)
     except UserError as error:
-        answer.notes.append(f"{old.id} on the board cannot be read: {error}")
+        review.notes.append(f"{old.id} on the board cannot be read: {error}")
         return
     for label in dict.fromkeys([*theirs, *mine]):
         before, after = _average(theirs.get(label)), _average(mine.get(label))
         if before != after:
-            answer.notes.append(f"row {label}: {before} on the board, {after} here")
+            review.notes.append(f"row {label}: {before} on the board, {after} here")
 
 
 def _same_rows(new: Submission, old: Submission) -> Iterator[tuple[str, str]]:

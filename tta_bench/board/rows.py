@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tta_bench import plugins
-from tta_bench.board.answer import Answer
+from tta_bench.board.review import Review
 from tta_bench.board.submission import DEFAULTS, Entry
 from tta_bench.errors import UserError, some
 from tta_bench.models.names import findable
-from tta_bench.papers.answers import BASELINE
+from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.report.comparable import defaults
+from tta_bench.report.paper_conditions import defaults
 from tta_bench.runs.spec import BY_TASK
 from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
@@ -26,27 +26,27 @@ LABEL = re.compile(r"[\w.()=, +-]{1,100}")
 RUN = "tta-bench run --suite {suite} --methods {methods} --seeds 0,1,2"
 
 
-def check_rows(records: Sequence[Record], answer: Answer) -> dict[str, list[Record]]:
+def check_rows(records: Sequence[Record], review: Review) -> dict[str, list[Record]]:
     """The records of each row; notes rows that a table could not show."""
     rows: dict[str, list[Record]] = {}
     for record in records:
         rows.setdefault(record.label, []).append(record)
     for label, found in rows.items():
         if not LABEL.fullmatch(label):
-            answer.refuse("rows", f"label {label!r}", "use letters, digits, spaces and `.()=,+-` in labels")
+            review.refuse("rows", f"label {label!r}", "use letters, digits, spaces and `.()=,+-` in labels")
         methods = sorted({record.cell.spec.method for record in found})
         if len(methods) > 1:
-            answer.refuse("rows", f"row {label} mixes methods: {', '.join(methods)}", "give each a label of its own")
+            review.refuse("rows", f"row {label} mixes methods: {', '.join(methods)}", "give each a label of its own")
         if failed := [record for record in found if record.status != "done"]:
-            answer.refuse("rows", f"{failed[0].cell.slug} failed", "run the same command again, then pack again")
+            review.refuse("rows", f"{failed[0].cell.slug} failed", "run the same command again, then pack again")
     if BASELINE not in {record.cell.spec.method for record in records}:
-        answer.refuse("rows", "there is no Source", f"run `--methods {BASELINE}` into the same folder, and pack again")
+        review.refuse("rows", "there is no Source", f"run `--methods {BASELINE}` into the same folder, and pack again")
     if all(record.cell.spec.method == BASELINE for record in records):
-        answer.refuse("rows", "there is no row but Source", "run your method into the same folder, and pack again")
+        review.refuse("rows", "there is no row but Source", "run your method into the same folder, and pack again")
     return rows
 
 
-def check_complete(rows: Mapping[str, list[Record]], suite: Suite, answer: Answer) -> None:
+def check_complete(rows: Mapping[str, list[Record]], suite: Suite, review: Review) -> None:
     """Whether every row has every task with every seed once, whole and in the normal scenario."""
     seeds = sorted({*SEEDS, *suite.seeds})
     wanted = {(task, seed) for task in suite.tasks for seed in seeds}
@@ -57,13 +57,13 @@ def check_complete(rows: Mapping[str, list[Record]], suite: Suite, answer: Answe
         )
         again = "run `" + RUN.format(suite=suite.name, methods=records[0].cell.spec.method) + "` and pack that folder"
         if odd:
-            answer.refuse("complete", f"{odd[0].cell.slug} is a part of a stream or of another scenario", again)
+            review.refuse("complete", f"{odd[0].cell.slug} is a part of a stream or of another scenario", again)
         if missing := sorted(wanted - found.keys()):
-            answer.refuse("complete", f"row {label} lacks {_named(missing)}", again)
+            review.refuse("complete", f"row {label} lacks {_named(missing)}", again)
         if extra := sorted(found.keys() - wanted):
-            answer.refuse("complete", f"row {label} has {_named(extra)}, which the board does not score", again)
+            review.refuse("complete", f"row {label} has {_named(extra)}, which the board does not score", again)
         if twice := sorted(key for key, count in found.items() if count > 1):
-            answer.refuse("complete", f"row {label} has several results for {_named(twice)}", again)
+            review.refuse("complete", f"row {label} has several results for {_named(twice)}", again)
 
 
 def _is_whole(record: Record) -> bool:
@@ -74,7 +74,7 @@ def _named(cells: Sequence[tuple[str, int]]) -> str:
     return some([f"{task} with seed {seed}" for task, seed in cells])
 
 
-def check_division(entry: Entry, records: Sequence[Record], suite: Suite, answer: Answer) -> None:
+def check_division(entry: Entry, records: Sequence[Record], suite: Suite, review: Review) -> None:
     """In the closed division model, batch size and precision are the suite's."""
     if entry.division != "closed":
         return
@@ -88,21 +88,21 @@ def check_division(entry: Entry, records: Sequence[Record], suite: Suite, answer
             own = getattr(record.cell.spec, name)
             if own != right and (record.label, name) not in seen:
                 seen.add((record.label, name))
-                answer.refuse("division", f"row {record.label}: {name} is {own}, the suite's is {right}", remedy)
+                review.refuse("division", f"row {record.label}: {name} is {own}, the suite's is {right}", remedy)
 
 
-def check_settings(entry: Entry, rows: Mapping[str, list[Record]], suite: Suite, answer: Answer) -> None:
+def check_settings(entry: Entry, rows: Mapping[str, list[Record]], suite: Suite, review: Review) -> None:
     """Each row has one choice of settings, which submission.yaml or the suite names."""
     for label in entry.settings.keys() - rows.keys():
-        answer.refuse("settings", f"settings: there is no row '{label}'", f"the rows are {', '.join(rows)}")
+        review.refuse("settings", f"settings: there is no row '{label}'", f"the rows are {', '.join(rows)}")
     for label, records in rows.items():
         own = records[0].cell.own_settings
         if any(record.cell.own_settings != own for record in records):
-            answer.refuse(
+            review.refuse(
                 "settings", f"row {label} has other settings for some tasks or seeds", "use one choice for all"
             )
         elif complaint := _settings_complaint(entry, label, records[0], suite):
-            answer.refuse("settings", *complaint)
+            review.refuse("settings", *complaint)
 
 
 def _settings_complaint(entry: Entry, label: str, record: Record, suite: Suite) -> tuple[str, str] | None:
@@ -135,34 +135,34 @@ def _follows(own: Mapping[str, Any], method: str, given: Mapping[str, Any]) -> b
     )
 
 
-def check_package(entry: Entry, records: Sequence[Record], answer: Answer) -> None:
+def check_package(entry: Entry, records: Sequence[Record], review: Review) -> None:
     """`built-in` is for tta-bench's own methods; another package must not use their names."""
     group = plugins.Group("method", plugins.claims("method"))
     for method in sorted({record.cell.spec.method for record in records} - {BASELINE}):
         is_own = group.owner(method) == plugins.OWN
         if entry.package == "built-in" and not is_own:
-            answer.refuse("package", f"{method} is not built in", "name the package that provides it under `package:`")
+            review.refuse("package", f"{method} is not built in", "name the package that provides it under `package:`")
         if entry.package != "built-in" and is_own:
-            answer.refuse("package", f"{method} is the name of a built-in method", "use a name of your own for yours")
+            review.refuse("package", f"{method} is the name of a built-in method", "use a name of your own for yours")
 
 
-def check_chosen(entry: Entry, store: Store, rows: Mapping[str, list[Record]], suite: Suite, answer: Answer) -> None:
+def check_chosen(entry: Entry, store: Store, rows: Mapping[str, list[Record]], suite: Suite, review: Review) -> None:
     """Refuse settings that were chosen on what is scored."""
     remedy = "choose settings on held-out data (`tta-bench tune --suite …-holdout`), run again and pack again"
     for name in entry.chosen_on:
         if shared := _scored(name, suite):
-            answer.refuse("chosen", f"chosen_on: {name} has {some(shared)}, which the board scores", remedy)
+            review.refuse("chosen", f"chosen_on: {name} has {some(shared)}, which the board scores", remedy)
     for command in store.past_commands():
         for label, sentence in command.chosen.items():
             if label in rows and sentence.startswith("WARNING"):
-                answer.refuse("chosen", f"the run says: {sentence}", remedy)
+                review.refuse("chosen", f"the run says: {sentence}", remedy)
     if DEFAULTS in entry.chosen_on:
         for label, records in rows.items():
             own, base = records[0].cell.own_settings, defaults(records[0].cell.spec.method)
             changed = [key for key in sorted(own.keys() & base.keys()) if own[key] != base[key]]
             if changed:
                 text = f"chosen_on: {DEFAULTS}, but row {label} has another {', '.join(changed)}"
-                answer.refuse("chosen", text, "name the data that these were chosen on")
+                review.refuse("chosen", text, "name the data that these were chosen on")
 
 
 def _scored(name: str, suite: Suite) -> list[str]:

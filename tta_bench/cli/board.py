@@ -13,7 +13,7 @@ from tta_bench.cli import board_build, options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.board.answer import Answer
+    from tta_bench.board.review import Review
     from tta_bench.verify.folders import Found
 
 
@@ -44,7 +44,7 @@ def _add_check(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     check.add_argument("submission", type=Path, metavar="SUBMISSION", help="folder with submission.yaml and run.zip")
     check.add_argument("--board", type=Path, metavar="DIR", help="the other entries (default: results/board, if there)")
-    check.add_argument("--comment", type=Path, metavar="FILE", help="also write the answer as Markdown")
+    check.add_argument("--comment", type=Path, metavar="FILE", help="also write the review as Markdown")
     check.add_argument("--weights", type=options.names, default=(), metavar="HASH,…", help="source weights you know")
     options.add_data_root(check)
     check.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn at random")
@@ -66,32 +66,32 @@ def run_check(args: argparse.Namespace) -> int:
     own = args.submission.resolve()
     # An entry that is on the board already is compared with the others; it cannot be compared with itself.
     others = [old for old in read_board(place) if old.folder.resolve() != own] if place else []
-    answer, found = check(args.submission, others, args.data_root, args.weights)
+    review, found = check(args.submission, others, args.data_root, args.weights)
     if args.rerun and found:
-        _rerun(args, answer, found, console)
-    _show(answer, console)
+        _rerun(args, review, found, console)
+    _show(review, console)
     if args.comment:
-        _write(args.comment, answer.comment())
+        _write(args.comment, review.comment())
         options.say_written([args.comment], console)
-    return 0 if answer.accepted else 1
+    return 0 if review.accepted else 1
 
 
-def _show(answer: Answer, console: Console) -> None:
+def _show(review: Review, console: Console) -> None:
     from tta_bench.errors import clean
     from tta_bench.report import render
 
-    for table in answer.tables:
+    for table in review.tables:
         render.show(table, console)
-    for word, problems in (("PROBLEM", answer.problems), ("OPEN", answer.open)):
+    for word, problems in (("PROBLEM", review.problems), ("OPEN", review.open)):
         for problem in problems:
             line = clean(f"{word} {problem.check}: {problem.text}: {problem.remedy}")
             console.print(line, style="bold red", soft_wrap=True, markup=False)
-    for note in answer.notes:
+    for note in review.notes:
         console.print(clean(f"note: {note}"), soft_wrap=True, markup=False)
-    console.print(answer.sentence(), soft_wrap=True, markup=False)
+    console.print(review.sentence(), soft_wrap=True, markup=False)
 
 
-def _rerun(args: argparse.Namespace, answer: Answer, found: list[Found], console: Console) -> None:
+def _rerun(args: argparse.Namespace, review: Review, found: list[Found], console: Console) -> None:
     from tta_bench.board.check import add_reruns
     from tta_bench.board.rerun import note_rerun, run_again
     from tta_bench.board.submission import read_submission
@@ -102,7 +102,7 @@ def _rerun(args: argparse.Namespace, answer: Answer, found: list[Found], console
     console.print(f"Running {args.rerun} cells again, drawn with --seed {seed}")
     site = Site(data_root=args.data_root, device=args.device)
     audit = run_again(found, args.rerun, seed, site)
-    add_reruns(audit, found[0][1].folder, answer)
+    add_reruns(audit, found[0][1].folder, review)
     if args.by:
         device = pick_device(found[0][0].cell.found.device if args.device == "auto" else args.device)
         made = note_rerun(read_submission(args.submission), audit, args.by, device_name(device))

@@ -108,7 +108,7 @@ def _details_of_methods(names: Sequence[str]) -> None:
 
 def _suites(root: Path) -> None:
     from tta_bench.datasets.listing import is_folder
-    from tta_bench.papers.answers import own_table
+    from tta_bench.papers.baseline import own_table
     from tta_bench.runs.site import data_root
     from tta_bench.suites import suite
 

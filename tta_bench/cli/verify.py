@@ -24,7 +24,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "verify",
         help="recompute what run folders claim",
         description="Recompute digests, scores, orders, labels, weights and tables of run folders, and say what holds, "
-        "what fails and what could not be checked. Exit status 1 if anything fails.",
+        "what fails, which tables are out of date and what could not be checked. Exit status 1 if anything fails.",
     )
     options.add_runs(verb)
     options.add_data_root(verb)
@@ -50,23 +50,28 @@ def run(args: argparse.Namespace) -> int:
     styles = {
         "holds": ("holds      ", "green"),
         "fails": ("FAILS      ", "bold red"),
+        "stale": ("STALE      ", "yellow"),
         "not checked": ("not checked", "dim"),
     }
     for verdict, text in audit.lines():
         mark, style = styles[verdict]
         line = f"            {text}" if text.startswith("  ") else f"{mark} {text}"
         console.print(line, style=style, soft_wrap=True)
-    failed, unknown = len(audit.failures), sum(finding.verdict == "not checked" for finding in audit.findings)
-    gaps = f"; {unknown:,} of {len(audit.findings):,} checks could not be made" if unknown else ""
-    console.print(
-        f"{failed:,} finding{'s'[: failed > 1]}: do not trust these numbers."
-        if failed
-        else f"Nothing contradicts these records{gaps}."
-    )
+    console.print(_conclusion(audit))
     if args.json:
         _write(args.json, audit)
         options.say_written([args.json], console)
-    return 1 if failed else 0
+    return 1 if audit.failures else 0
+
+
+def _conclusion(audit: Audit) -> str:
+    """The last line: distrust, or what is left to do."""
+    failed, stale, unknown = (len(audit.of(verdict)) for verdict in ("fails", "stale", "not checked"))
+    if failed:
+        return f"{failed:,} finding{'s'[: failed > 1]}: do not trust these numbers."
+    gaps = f"; {unknown:,} of {len(audit.findings):,} checks could not be made" if unknown else ""
+    old = f" {stale:,} table{'s'[: stale > 1]} out of date: `tta-bench report` makes them again." if stale else ""
+    return f"Nothing contradicts these records{gaps}.{old}"
 
 
 def _show_intervals(folders: list[Place], console: Console) -> None:

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.engines.job import Expected, Ticket
-from tta_bench.papers.answers import BASELINE
+from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.registry import installed

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from tta_bench.errors import UserError
 from tta_bench.figures import over, rows, style
 from tta_bench.figures.over import Over
-from tta_bench.papers.answers import own_paper
+from tta_bench.papers.baseline import own_paper
 from tta_bench.records.store import Store
 from tta_bench.report.choose import Filter, matching
-from tta_bench.report.fair import shipped_suite
+from tta_bench.report.comparable import shipped_suite
 from tta_bench.report.rows import Row
 from tta_bench.report.sweep import varying
 from tta_bench.suites.suite import AXES

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
+from tta_bench.report.comparable import table_of
 from tta_bench.report.current import recency
-from tta_bench.report.fair import table_of
 from tta_bench.report.rows import Comparison, by_table, compare
 
 Filter = tuple[str, str]  # a key of KEYS and a value, as in ("limit", "64")

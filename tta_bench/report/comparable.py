@@ -1,105 +1,104 @@
-"""Whether a measured row may be compared with a paper's, and if not, why."""
+"""Whether records may share a table. If not, which cells must run again, and how."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from functools import cache
-from importlib import metadata
-from typing import Any
 
-from tta_bench import declared
-from tta_bench.papers.answers import other_weights, own_paper
-from tta_bench.papers.paper import Paper, PaperTable
+from tta_bench.errors import UnmatchedStreams, UserError
+from tta_bench.papers import baseline
+from tta_bench.papers.baseline import own_table
 from tta_bench.records.cell import Cell
-from tta_bench.report.fair import is_anothers, shipped_suite
-from tta_bench.report.rows import Comparison, Row, limit_of
+from tta_bench.records.conditions import RULES, Rule, StreamKey
+from tta_bench.records.record import Record
+from tta_bench.report.current import recency
+from tta_bench.suites import suite as suites
+from tta_bench.suites.suite import Suite
 
 
-def paper_of(comparison: Comparison) -> Paper | None:
-    """The paper that the comparison's suite reproduces."""
-    return own_paper(shipped_suite(comparison.records[0].cell))
+def table_of(cell: Cell) -> str:
+    """The table that a cell belongs to: its suite's, or that of the paper which several suites answer together."""
+    table = own_table(shipped_suite(cell))
+    return table.name if table else cell.spec.suite
 
 
-def table_for(comparison: Comparison, paper: Paper) -> PaperTable | None:
-    """The table that the comparison's suites answer; of several the one whose conditions are nearest."""
-    cells = [record.cell for record in comparison.records]
-    if any(is_anothers(cell) for cell in cells):
-        return None
-    tables = paper.tables_of({cell.spec.suite for cell in cells})
-    return min(tables, key=lambda table: len(_other_conditions(cells[0], table)), default=None)
+def shipped_suite(cell: Cell) -> Suite | None:
+    """The suite of a cell if it ships with tta-bench; a user's own suite of the same name is another."""
+    spec = cell.spec
+    return _shipped(spec.suite, spec.data.get("kind"), spec.tasks) if _is_shipped(spec.suite) else None
 
 
-def why_not(row: Row, paper: Paper, table: PaperTable) -> list[str]:
-    """Why a row must not be compared with the paper's; empty if it may."""
-    cell, point = row.first.cell, row.first.measured.score_point
-    method, limit = paper.method(cell.spec.method), limit_of(row.records)
-    reasons = [table.caveat, *_other_conditions(cell, table)]
-    if limit is not None:
-        reasons.append(f"only the first {limit} images of each task")
-    if cell.spec.amp:
-        reasons.append(f"adapted in {cell.spec.amp}")
-    if method.caveat:
-        reasons.append(method.caveat.replace("{score_point}", point or "never"))
-    elif method.score_point and row.done and point != method.score_point:
-        reasons.append(f"scored {point}, the paper's {method.score_point}")
-    reasons.append(_other_settings(row, table))
-    return [reason for reason in reasons if reason]
+def is_anothers(cell: Cell) -> bool:
+    """Whether the cell's suite only has the name of one that ships with tta-bench."""
+    return baseline.is_anothers(cell.spec.suite, cell.spec.data.get("kind"), cell.spec.tasks)
 
 
-def _other_conditions(cell: Cell, table: PaperTable) -> list[str]:
-    """What the paper states about all rows of a table and this cell does not share."""
-    reasons = list(filter(None, [other_weights(table, cell.spec.model)]))
-    if table.mean and cell.found.mean != table.mean:
-        ours, theirs = (", ".join(f"{value:g}" for value in values) for values in (cell.found.mean, table.mean))
-        reasons.append(f"images normalised with mean {ours}, the paper's with {theirs}")
-    if cell.spec.data.get("allow_partial"):
-        reasons.append("a part of the published images (allow_partial)")
-    if "made_by" in cell.data:
-        reasons.append(f"images by {cell.data['made_by']}, not the published ones")
-    resized = cell.spec.data.get("transform", {}).get("interpolation")
-    if table.interpolation and resized and resized != table.interpolation:
-        reasons.append(f"images resized {resized}, the paper's {table.interpolation}")
-    settings = cell.spec.scenario_settings
-    if cell.spec.scenario != table.scenario or any(settings.get(k, v) != v for k, v in table.scenario_settings.items()):
-        reasons.append(f"other scenario: {cell.conditions.scenario}, the paper's is {table.scenario}")
-    if table.batch_size and cell.spec.batch_size != table.batch_size:
-        reasons.append(f"batches of {cell.spec.batch_size} images, the paper's of {table.batch_size}")
-    return reasons
-
-
-def _other_settings(row: Row, table: PaperTable) -> str:
-    cell, suite = row.first.cell, shipped_suite(row.first.cell)
-    given = suite.settings(row.first.label) if suite else {}
-    expected = {**defaults(cell.spec.method), **given, **table.settings.get(cell.spec.method, {})}
-    changed = {k: v for k, v in cell.own_settings.items() if k in expected and v != expected[k] and k != "seed"}
-    differences = ", ".join(f"{key}={value} for {expected[key]}" for key, value in changed.items())
-    return f"other settings than the paper's or the suite's: {differences}" if changed else ""
-
-
-class Reasons:
-    """Letters for reasons, so that a table stays narrow."""
-
-    def __init__(self) -> None:
-        self.letters: dict[str, str] = {}
-
-    def marks(self, reasons: Sequence[str]) -> str:
-        for reason in reasons:
-            self.letters.setdefault(reason, chr(ord("a") + len(self.letters) % 26) * (1 + len(self.letters) // 26))
-        return f"no: {' '.join(self.letters[reason] for reason in reasons)}" if reasons else "yes"
-
-    def notes(self) -> list[str]:
-        return [f"Not comparable, {letter}: {reason}." for reason, letter in self.letters.items()]
-
-
-def paper_row(row: Row, paper: Paper, table: PaperTable) -> str:
-    """What the paper calls this row; a variant under a label of its own is the paper's only if the table says so."""
-    label, method = row.first.label, row.first.cell.spec.method
-    name = paper.method(method).row or method if label == method else label
-    return table.rows.get(label, name) if table.rows else name
+_shipped = cache(baseline.shipped_suite)
 
 
 @cache
-def defaults(method: str) -> dict[str, Any]:
-    """A method's published settings, without importing it."""
-    entry = next((e for e in metadata.entry_points(group="tta_bench.methods") if e.name == method), None)
-    return declared.defaults(entry.module, entry.attr) if entry else {}
+def _is_shipped(name: str) -> bool:
+    return name in suites.names()  # lists files: too slow for each task
+
+
+def require_comparable(records: Sequence[Record]) -> None:
+    """Refuse records that do not fit into one table; the message names cells and what to do."""
+    tables = list(dict.fromkeys(table_of(record.cell) for record in records))
+    if len(tables) > 1:
+        raise UserError(f"These records belong to different tables: {', '.join(tables)}")
+    for rule in RULES:
+        _check(rule, records)
+    _check_orders(records)
+
+
+def _check(rule: Rule, records: Sequence[Record]) -> None:
+    agreed: dict[Hashable, str] = {}
+    for record in records:
+        conditions = record.cell.conditions
+        value = rule.value(conditions)
+        if value is not None and agreed.setdefault(rule.scope(conditions), value) != value:
+            scope = rule.scope(conditions)
+            _refuse(rule, [r for r in records if rule.scope(r.cell.conditions) == scope])
+
+
+def _refuse(rule: Rule, records: Sequence[Record]) -> None:
+    """Say who differs, and how to run the fewer and older of them again."""
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        value = rule.value(record.cell.conditions)
+        if value is not None:
+            found[value].append(record)
+    seen = "; ".join(f"{_cells(group)}: {value}" for value, group in found.items())
+    most = max(found.values(), key=lambda group: (len(group), max(map(recency, group))))
+    others = dict.fromkeys(r.label for group in found.values() if group is not most for r in group)
+    remedy = f"run {', '.join(others)} again {rule.remedy.format(most[0].cell.conditions)}"
+    raise UserError(f"These records use different {rule.noun}: {seen}: {remedy}{_apart(rule, records)}")
+
+
+def _apart(rule: Rule, records: Sequence[Record]) -> str:
+    """The other remedy, where there is one: a table of each kind."""
+    values = dict.fromkeys(getattr(record.cell.conditions, rule.where) for record in records) if rule.where else {}
+    if len(values) < 2:
+        return ""
+    value = next(iter(values))
+    return f", or report them separately, as with --where {rule.where}={'none' if value is None else value}"
+
+
+def _check_orders(records: Sequence[Record]) -> None:
+    orders: dict[StreamKey, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        key, order = record.cell.conditions.stream
+        orders[key][order].append(record.label)
+    for key, seen_by in orders.items():
+        if len(seen_by) > 1:
+            who = "; ".join(f"{', '.join(dict.fromkeys(labels))} ({order})" for order, labels in seen_by.items())
+            raise UnmatchedStreams(
+                f"{key.name}, seed {key.seed}: methods saw different images or orders: {who}: "
+                f"run them again together with --seeds {key.seed}"
+            )
+
+
+def _cells(records: Sequence[Record]) -> str:
+    first, more = records[0], len(records) - 1
+    return f"{first.label} on {first.cell.name}, seed {first.cell.spec.seed}" + (f" and {more} more" if more else "")

@@ -56,18 +56,22 @@ class Difference:
         return sum(task.verdict == verdict for task in self.tasks)
 
 
-def find_row(comparison: Comparison, label: str) -> Row:
-    """The row with this label; `tent` also means `tent (lr=0.1)` if there is no other tent."""
+def find_row(comparison: Comparison, name: str) -> Row:
+    """The row with this label; else the only one of this method, as in `tent (lr=0.1)`, or with this prefix."""
     rows = {row.label: row for row in comparison.rows}
-    alike = [name for name in rows if label in (name, name.partition(" (")[0])]
-    if label not in rows and not alike and label in comparison.elsewhere:
+    own = [label for label in rows if label.startswith(f"{name} (")]
+    alike = [name] if name in rows else own or [label for label in rows if label.startswith(name)]
+    if len(alike) == 1:
+        return rows[alike[0]]
+    if alike:
+        found = ", ".join(f"'{label}'" for label in alike)
+        raise UserError(f"'{name}' may be any of {len(alike)} rows of {comparison.suite}: name one of {found}")
+    if name in comparison.elsewhere:
         raise UserError(
-            f"no row '{label}' in this group of {comparison.suite} (rows: {', '.join(rows)}): "
-            f"another group, not comparable with this one, has it: add {comparison.elsewhere[label]}"
+            f"no row '{name}' in this group of {comparison.suite} (rows: {', '.join(rows)}): "
+            f"another group, not comparable with this one, has it: add {comparison.elsewhere[name]}"
         )
-    if label not in rows and len(alike) != 1:
-        raise UserError(f"no row '{label}' in {comparison.suite}{did_you_mean(label, rows)}")
-    return rows[label if label in rows else alike[0]]
+    raise UserError(f"no row '{name}' in {comparison.suite}{did_you_mean(name, rows)}")
 
 
 def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from tta_bench.measure.ratio import Ratio
 from tta_bench.papers.paper import Paper, PaperTable
-from tta_bench.report.comparable import Reasons, why_not
 from tta_bench.report.costs import extrapolated, machines_of, minutes, minutes_name, paired
+from tta_bench.report.paper_conditions import Reasons, why_not
 from tta_bench.report.ratio import matched_batches, time_ratio
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import Table, Value

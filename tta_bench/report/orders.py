@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from tta_bench.papers.answers import BASELINE
+from tta_bench.papers.baseline import BASELINE
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import NONE, Table, Value
 

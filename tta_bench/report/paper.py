@@ -7,8 +7,8 @@ from dataclasses import replace
 from tta_bench.papers.paper import AVERAGE, Paper, PaperTable, Published, load
 from tta_bench.papers.paper import names as known
 from tta_bench.report import names
-from tta_bench.report.comparable import Reasons, paper_of, paper_row, table_for, why_not
 from tta_bench.report.minutes import minutes_table
+from tta_bench.report.paper_conditions import Reasons, paper_of, paper_row, table_for, why_not
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.tables import average, over_seeds
 from tta_bench.report.values import Table, Value

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tta_bench.data.seeding import seed_of
 from tta_bench.measure.ratio import Ratio, small_sample_factor
 from tta_bench.records.record import Record
-from tta_bench.report.serial import block_length
+from tta_bench.report.autocorrelation import block_length
 
 REPLICATES = 2000
 TAIL = 0.025

@@ -10,12 +10,12 @@ from itertools import chain
 from typing import Any
 
 from tta_bench.errors import UserError
-from tta_bench.papers.answers import own_table
+from tta_bench.papers.baseline import own_table
 from tta_bench.records.cell import Cell, unequal_parts
 from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
+from tta_bench.report.comparable import require_comparable, shipped_suite, table_of
 from tta_bench.report.current import is_ahead, newest_data, newest_method, recency
-from tta_bench.report.fair import check_fair, shipped_suite, table_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def compare(records: Iterable[Record]) -> Comparison:
     records, notes = _current(list(records))
     if not records:
         raise UserError("no records to report: run `tta-bench run` first")
-    check_fair(records)
+    require_comparable(records)
     by_row: dict[Hashable, list[Record]] = defaultdict(list)
     for record in records:
         by_row[record.label, _identity(record.cell)].append(record)

@@ -2,9 +2,9 @@
 
 Online predictions are correlated: a model that has adapted badly stays bad for many batches. So whole blocks of batches
 are drawn again, not samples (circular block bootstrap, blocks of √n of n batches), and the draws are stretched to the
-spread that `serial` estimates, which accounts for what lasts longer than a block. Seeds and corruptions show the same
-images, and an image counts once however often it is shown: the variance that streams share through images is added, as
-in two-way clustering (Cameron, Gelbach and Miller, 2011).
+spread that `autocorrelation` estimates, which accounts for what lasts longer than a block. Seeds and corruptions show
+the same images, and an image counts once however often it is shown: the variance that streams share through images is
+added, as in two-way clustering (Cameron, Gelbach and Miller, 2011).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tta_bench.data.seeding import seed_of
 from tta_bench.measure.ratio import small_sample_factor
 from tta_bench.measure.student import sign_test, t_below, t_quantile
-from tta_bench.report.serial import Spread, block_length, block_sums, levelled, spread_of_sum
+from tta_bench.report.autocorrelation import Spread, block_length, block_sums, levelled, spread_of_sum
 
 LEVEL = 0.95
 REPLICATES = 2000

@@ -10,7 +10,7 @@ import numpy as np
 
 from tta_bench.measure import confidence
 from tta_bench.measure.collapse import WINDOW, collapsed_at
-from tta_bench.papers.answers import BASELINE
+from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs

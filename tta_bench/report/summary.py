@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tta_bench.papers.answers import BASELINE
+from tta_bench.papers.baseline import BASELINE
 from tta_bench.report.costs import paired, times_other, with_comparable_times
 from tta_bench.report.differences import BETTER, WORSE, Difference, difference
 from tta_bench.report.rows import Comparison, Row

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tta_bench.papers.answers import own_table
+from tta_bench.papers.baseline import own_table
 from tta_bench.records.record import Record
 from tta_bench.report import names
+from tta_bench.report.comparable import shipped_suite
 from tta_bench.report.costs import time_table
-from tta_bench.report.fair import shipped_suite
 from tta_bench.report.rows import Comparison, Row, differing
 from tta_bench.report.values import FAILED, MISSING, NONE, Table, Value, mark_best, spread
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.measure.collapse import Alarm
-from tta_bench.papers.answers import BASELINE
+from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.cell import Cell
 from tta_bench.records.store import Store
 from tta_bench.runs.host import Work

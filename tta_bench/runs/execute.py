@@ -20,7 +20,7 @@ from tta_bench.identity.contents import files_in
 from tta_bench.measure import environment
 from tta_bench.measure.process import restored
 from tta_bench.models.precision import refuse_missing_bf16
-from tta_bench.papers.answers import BASELINE
+from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import Conditions
 from tta_bench.records.live import Live

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.models import published
 from tta_bench.models.published import Published
-from tta_bench.papers.answers import BASELINE, is_anothers, judge, may_be_chance, other_weights, source_row
+from tta_bench.papers.baseline import BASELINE, is_anothers, judge, may_be_chance, other_weights, source_row
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder

@@ -1,4 +1,4 @@
-"""What a verification finds: for each check what holds, what fails, and what could not be checked."""
+"""What a verification finds: for each check what holds, what fails, what is out of date, and what was not checked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Verdict = Literal["holds", "fails", "not checked"]
+Verdict = Literal["holds", "fails", "stale", "not checked"]
 SHOWN = 10  # failures of one check that are listed
 
 CHECKS = {
@@ -49,6 +49,10 @@ class Audit:
     def fails(self, check: str, where: str, text: str) -> None:
         self.findings.append(Finding(check, "fails", where, text))
 
+    def stale(self, check: str, where: str, text: str) -> None:
+        """Right when it was made; to be made again, but no reason for distrust."""
+        self.findings.append(Finding(check, "stale", where, text))
+
     def unknown(self, check: str, where: str, why: str) -> None:
         self.findings.append(Finding(check, "not checked", where, why))
 
@@ -58,7 +62,10 @@ class Audit:
 
     @property
     def failures(self) -> list[Finding]:
-        return [finding for finding in self.findings if finding.verdict == "fails"]
+        return self.of("fails")
+
+    def of(self, verdict: Verdict) -> list[Finding]:
+        return [finding for finding in self.findings if finding.verdict == verdict]
 
     def lines(self) -> Iterator[tuple[Verdict, str]]:
         """The findings for a reader: each check in one line, and below it what fails and what is not known."""
@@ -68,7 +75,8 @@ class Audit:
             failed = [finding for finding in found if finding.verdict == "fails"]
             if not found:
                 continue
-            verdict: Verdict = "fails" if failed else "holds" if counts["holds"] else "not checked"
+            order: tuple[Verdict, ...] = ("fails", "stale", "holds", "not checked")
+            verdict = next(one for one in order if counts[one])
             yield verdict, f"{check}: {promise} ({_counted(counts)})"
             for finding in failed[:SHOWN]:
                 yield "fails", f"  {finding.where}: {finding.text}"
@@ -76,9 +84,10 @@ class Audit:
                 yield "fails", f"  and {len(failed) - SHOWN:,} more"
             if check == "rerun":
                 yield from (("holds", f"  {f.where}: {f.text}") for f in found if f.verdict == "holds")
-            reasons = Counter(finding.text for finding in found if finding.verdict == "not checked")
-            for why, count in reasons.most_common(SHOWN):
-                yield "not checked", f"  not checked, {count:,} times: {why}"
+            for quiet in ("stale", "not checked"):
+                reasons = Counter(finding.text for finding in found if finding.verdict == quiet)
+                for why, count in reasons.most_common(SHOWN):
+                    yield quiet, f"  {quiet}, {count:,} times: {why}"
 
     def to_json(self) -> dict[str, Any]:
         """Everything but what simply holds, which is counted."""
@@ -88,6 +97,5 @@ class Audit:
 
 
 def _counted(counts: Counter[Verdict]) -> str:
-    order: tuple[Verdict, ...] = ("holds", "fails", "not checked")
-    words = {"holds": "hold", "fails": "fail", "not checked": "not checked"}
-    return ", ".join(f"{counts[verdict]:,} {words[verdict]}" for verdict in order if counts[verdict])
+    words: dict[Verdict, str] = {"holds": "hold", "fails": "fail", "stale": "stale", "not checked": "not checked"}
+    return ", ".join(f"{counts[verdict]:,} {word}" for verdict, word in words.items() if counts[verdict])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tta_bench.errors import UserError
 from tta_bench.models import packaged
-from tta_bench.papers.answers import BASELINE, is_anothers, judge, other_weights, source_row
+from tta_bench.papers.baseline import BASELINE, is_anothers, judge, other_weights, source_row
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 from tta_bench.suites import suite as suites

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections import defaultdict
+from collections.abc import Sequence, Set
+from functools import cached_property
 from pathlib import Path
 
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole
 from tta_bench.packed.places import Place
+from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import choose, differences, leaderboard
 from tta_bench.report.orders import orders_table
@@ -24,10 +28,12 @@ from tta_bench.verify.findings import Audit
 
 MOST = 2**25  # bytes of a table
 LIKELY = "make it again with `tta-bench report`, or it was made with another --where or version"
+STALE = "right for some of the records, before others were added: `tta-bench report` makes it again with all of them"
+LISTED = ("method", "settings", "task", "seed", "stream")  # columns of leaderboard.csv that name a record
 
 
 def check(store: Store, audit: Audit) -> None:
-    """Compare report/*.csv and report/*/*.csv with what the records give now."""
+    """Compare report/*.csv and report/*/*.csv with what the records give now, or gave before others were added."""
     home = store.folder / "report"
     if home.is_symlink():
         audit.fails("tables", str(home), "is a symbolic link")
@@ -35,29 +41,85 @@ def check(store: Store, audit: Audit) -> None:
     paths = sorted([*home.glob("*.csv"), *home.glob("*/*.csv")])
     if not paths:
         return
+    names = {path.name for path in paths}
     try:
         runs = Runs([store.folder])
-        made = list(_comparisons(runs))
+        now = Tables(runs, runs.records, names)
+        before = {folder: Tables(runs, _listed(folder, runs.records), names) for folder in {p.parent for p in paths}}
     except UserError as error:
         for path in paths:
             audit.unknown("tables", str(path), f"no table can be made: {error}")
         return
-    names = {path.name for path in paths}
-    given = [_texts(one, runs, names) for one in made]
-    texts = {name: {one[name] for one in given if name in one} for name in names}
     for path in paths:
         try:
             content = read_whole(path, MOST).decode()
-            is_same = content in texts[path.name] or _is_difference(path, content, made, runs)
         except (OSError, UserError, UnicodeDecodeError) as error:
             audit.fails("tables", str(path), f"cannot be read ({error})")
             continue
-        if is_same:
+        if now.has(path.name, content):
             audit.holds("tables", str(path))
-        elif texts[path.name] or path.name == "compare.csv":
+        elif before[path.parent].has(path.name, content):
+            audit.stale("tables", str(path), STALE)
+        elif path.name in now.known:
             audit.fails("tables", str(path), f"is not what the records give: {LIKELY}")
         else:
             audit.unknown("tables", str(path), "no table of tta-bench has this name")
+
+
+class Tables:
+    """The tables that records give, as `report` writes them: what it shows by default, and every other group."""
+
+    def __init__(self, runs: Runs, records: Sequence[Record], names: Set[str]) -> None:
+        self._runs, self._records, self._names = runs, records, names
+
+    @cached_property
+    def _comparisons(self) -> list[Comparison]:
+        groups = [group for those in by_table(self._records).values() for group in choose.groups(those)]
+        default = choose.comparisons(self._records) if self._records else []
+        return [*default, *(compare(group.records) for group in groups)]
+
+    @cached_property
+    def _texts(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = defaultdict(set)
+        for comparison in self._comparisons:
+            for name, text in _texts(comparison, self._runs, self._names).items():
+                found[name].add(text)
+        return found
+
+    @property
+    def known(self) -> set[str]:
+        return {*self._texts, "compare.csv"}
+
+    def has(self, name: str, content: str) -> bool:
+        """Whether a file has the content of one of these tables."""
+        return content in self._texts.get(name, ()) or (name == "compare.csv" and self._has_difference(content))
+
+    def _has_difference(self, content: str) -> bool:
+        """Whether a compare.csv is what `compare` gives for the two rows that its head names."""
+        head = next(csv.reader(content.splitlines()), [])
+        for comparison in self._comparisons if len(head) > 2 else ():
+            try:
+                found = differences.difference(comparison, head[1], head[2], self._runs)
+            except UserError:
+                continue
+            if csv_text(differences.table(found, comparison.suite)) == content:
+                return True
+        return False
+
+
+def _listed(folder: Path, records: Sequence[Record]) -> list[Record]:
+    """The records that a folder's leaderboard.csv lists: its tables were made of these."""
+    try:
+        lines = list(csv.DictReader(read_whole(folder / "leaderboard.csv", MOST).decode().splitlines()))
+    except (OSError, UserError, UnicodeDecodeError, csv.Error):
+        return []
+    listed = {tuple(line.get(name) for name in LISTED) for line in lines}
+    return [record for record in records if all(_name(record, task) in listed for task in record.cell.spec.tasks)]
+
+
+def _name(record: Record, task: str) -> tuple[str, ...]:
+    cell = record.cell
+    return cell.spec.method, json.dumps(cell.own_settings, sort_keys=True), task, str(cell.spec.seed), cell.found.stream
 
 
 def intervals(folders: Sequence[Place]) -> list[Table]:
@@ -75,14 +137,6 @@ def _intervals(comparison: Comparison, runs: Runs) -> Table:
     return Table(f"{comparison.suite}: average accuracy (%), recomputed", ("Avg.", "95 % low", "high"), tuple(rows))
 
 
-def _comparisons(runs: Runs) -> Iterator[Comparison]:
-    """What `report` shows by default, and every group that --where can choose."""
-    yield from choose.comparisons(runs.records)
-    for records in by_table(runs.records).values():
-        for group in choose.groups(records):
-            yield compare(group.records)
-
-
 def _texts(comparison: Comparison, runs: Runs, names: Set[str]) -> dict[str, str]:
     """The content of tables by file name; those of --stress and --orders only where a file has their name."""
     tables = layout(comparison)
@@ -92,18 +146,3 @@ def _texts(comparison: Comparison, runs: Runs, names: Set[str]) -> dict[str, str
         tables |= {"stress": stress_table(comparison, runs), "classes": class_table(comparison, runs)}
     texts = {f"{name}.csv": csv_text(table) for name, table in tables.items()}
     return {**texts, "leaderboard.csv": leaderboard.tidy_csv(comparison)}
-
-
-def _is_difference(path: Path, content: str, made: Sequence[Comparison], runs: Runs) -> bool:
-    """Whether a compare.csv is what `compare` gives for the two rows that its head names."""
-    head = next(csv.reader(content.splitlines()), [])
-    if path.name != "compare.csv" or len(head) < 3:
-        return False
-    for comparison in made:
-        try:
-            found = differences.difference(comparison, head[1], head[2], runs)
-        except UserError:
-            continue
-        if csv_text(differences.table(found, comparison.suite)) == content:
-            return True
-    return False

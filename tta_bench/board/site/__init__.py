@@ -24,7 +24,7 @@ MARK = ".tta-bench-board"  # in every site, so that a build replaces no other fo
 SCRIPTS = (
     "random.js",
     "student.js",
-    "serial.js",
+    "autocorrelation.js",
     "stats.js",
     "data.js",
     "table.js",

@@ -1,4 +1,4 @@
-// How much a sum of batches would vary, when neighbouring batches may be alike; tta_bench/report/serial.py gives the reasons.
+// How much a sum of batches would vary, when neighbouring batches may be alike; tta_bench/report/autocorrelation.py gives the reasons.
 const CLEARLY = 1.645, SLOWEST = 0.97, FEWEST = 24, FEWEST_OF_LINE = 12, CAUTION = 1.3, CURVE = 2;
 
 function dot(one, two) {

@@ -14,7 +14,7 @@ from tta_bench.report.values import Table
 
 
 @dataclass(frozen=True, repr=False)
-class Shown:
+class Display:
     """One table, and a sentence about it."""
 
     table: Table

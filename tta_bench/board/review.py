@@ -46,7 +46,7 @@ class Problem:
 
 
 @dataclass
-class Answer:
+class Review:
     """The outcome of a check. `open` are required points that could not be checked here."""
 
     name: str
@@ -73,9 +73,9 @@ class Answer:
         return f"{self.name}: refused, {problems:,} problem{'s'[: problems > 1]}."
 
     def comment(self) -> str:
-        """The answer as Markdown, for a pull request. Text of strangers is escaped and calls nobody."""
+        """The review as Markdown, for a pull request. User text is escaped; @mentions are disabled."""
         lines = [f"## {'✅' if self.accepted else '❌'} {_safe(self.sentence())}", ""]
-        for title, found in (("To mend", self.problems), ("Not checked here", self.open)):
+        for title, found in (("To fix", self.problems), ("Not checked here", self.open)):
             lines += [f"### {title}", "", *_listed(found), ""] if found else []
         if self.notes:
             lines += ["### Notes", "", *(f"- {_safe(note)}" for note in self.notes), ""]
@@ -97,7 +97,7 @@ def _listed(problems: Sequence[Problem]) -> list[str]:
         if len(found) > SHOWN:
             lines.append(f"- **{check}**: and {len(found) - SHOWN:,} more")
         for remedy in dict.fromkeys(problem.remedy for problem in found):
-            lines.append(f"  - *How to mend it:* {_safe(remedy)}")
+            lines.append(f"  - *How to fix it:* {_safe(remedy)}")
     return lines
 
 
