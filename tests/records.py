@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from tta_bench.measure.metrics import scores_of
-from tta_bench.records.cell import Cell
+from tta_bench.records.cell import DESCRIBED, Cell, Found
 from tta_bench.records.live import schedule_digest
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Measured, Record, Scores
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 
 
@@ -49,8 +50,17 @@ def make_cell(method: str, **changes: Any) -> Cell:
 
 
 def _cell(flat: dict[str, Any], label: str) -> Cell:
-    live = flat.get("live")
-    return Cell.from_flat({**flat, "live": live and asdict(live)}, label, "cell")
+    """The cell of this flat form, as `Cell.from_flat` makes it, but unchecked: some tests need impossible ones."""
+    content = {"seed_is_set": False, "scenario_settings": {}, "live": None, **flat}
+    is_set, settings, data = content.pop("seed_is_set"), content["settings"], content.pop("data")
+    asked = {f.name: content.pop(f.name) for f in fields(CellSpec) if f.name in content and f.name != "settings"}
+    spec = CellSpec(
+        **asked,
+        label=label,
+        data={key: value for key, value in data.items() if key not in DESCRIBED},
+        settings={key: value for key, value in settings.items() if is_set or key != "seed"},
+    )
+    return Cell(spec, Found(**content, data={key: value for key, value in data.items() if key in DESCRIBED}))
 
 
 def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: Any) -> Record:
@@ -76,27 +86,26 @@ def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: A
         memory={"bytes": 2**30, "measure": "resident size of the process"},
         environment={"device_name": "chip", "threads": 2},
     )
-    return Record(
-        cell=cell, status="done", scores=scores, measured=measured, finished_at="2026-01-01T00:00:00+00:00"
-    )
+    return Record(cell=cell, status="done", scores=scores, measured=measured, finished_at="2026-01-01T00:00:00+00:00")
+
+
+def changed_cell(cell: Cell, **changes: Any) -> Cell:
+    """A cell with other values, by the names of its flat form."""
+    return _cell({**cell.flat(), **changes}, cell.spec.label)
 
 
 def changed(record: Record, **changes: Any) -> Record:
     """A record with other values of fields of its own, of its cell, its scores, or of what was measured."""
-    scores, measured, own = ({} for _ in range(3))
-    flat = {**record.cell.flat(), "label": record.label}
+    parts: dict[type, dict[str, Any]] = {kind: {} for kind in (Record, Scores, Measured)}
+    flat = {}
     for name, value in changes.items():
-        parts = [(Scores, scores), (Measured, measured), (Record, own)]
-        home = next((part for kind, part in parts if name in {f.name for f in fields(kind)}), flat)
-        home[name] = value
-    label = flat.pop("label")
-    return replace(
-        record,
-        cell=_cell(flat, label),
-        scores=replace(record.scores, **scores),
-        measured=replace(record.measured, **measured),
-        **own,
-    )
+        kind = next((kind for kind in parts if name in {f.name for f in fields(kind)}), None)
+        (flat if kind is None else parts[kind])[name] = value
+    record = replace(record, **parts[Record])
+    label = flat.pop("label", record.label)
+    cell = _cell({**record.cell.flat(), **flat}, label)
+    scores, measured = replace(record.scores, **parts[Scores]), replace(record.measured, **parts[Measured])
+    return replace(record, cell=cell, scores=scores, measured=measured)
 
 
 def predict(correct: Any, *, index: Any = None, label: Any = None, task: Any = None) -> Predictions:

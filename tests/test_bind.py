@@ -21,6 +21,7 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.runs import bind as binding
 from tta_bench.runs.bind import Binder, bind
 from tta_bench.runs.site import Site, refuse_unwritable_cache
+from tta_bench.runs.spec import read_spec
 from tta_bench.streams.scenarios import scenario_of
 
 CIFAR = (

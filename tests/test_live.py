@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.records import make_cell, make_record
+from tests.records import changed, changed_cell, make_cell, make_record
 from tests.small import stream
 from tests.test_method_contract import built, every_method
 from tests.works import CPU, requests, works
@@ -30,7 +30,7 @@ from tta_bench.runs.bind import Binder
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.execute import refuse_unfit
 from tta_bench.runs.runner import run_cell
-from tta_bench.runs.spec import specs
+from tta_bench.runs.spec import read_spec, specs
 from tta_bench.runs.standby import copied
 from tta_bench.streams.schedule import Schedule
 from tta_bench.suites import suite
@@ -163,12 +163,12 @@ def answers(suite: Path, live: Live | None, method: str = "counter", batches: in
 def test_who_answers_while_the_method_is_busy(small_suite: Path) -> None:
     assert answers(small_suite, None)[1] == [1, 2, 3, 4, 5]
     record, stale = answers(small_suite, Live(1, "stale"))
-    assert (record.adapted_batches, stale) == ([0, 2, 4], [1, 0, 2, 1, 3])
+    assert (record.measured.adapted_batches, stale) == ([0, 2, 4], [1, 0, 2, 1, 3])
     assert answers(small_suite, Live(1, "released"))[1] == [1, 1, 2, 2, 3]
     busy, _ = answers(small_suite, Live(1, "source"))
     source, _ = run_cell(works(small_suite, methods=("source",), batch_size=8, limit=40)[0])
-    assert busy.adapted_batches == [0, 2, 4]
-    assert source.adapted_batches is None
+    assert busy.measured.adapted_batches == [0, 2, 4]
+    assert source.measured.adapted_batches is None
 
 
 def test_source_answers_as_source_does(small_suite: Path) -> None:
@@ -180,13 +180,13 @@ def test_source_answers_as_source_does(small_suite: Path) -> None:
 
 def test_a_record_says_what_was_seen(small_suite: Path) -> None:
     record, _ = answers(small_suite, Live(1))
-    assert record.seen == 0.6
-    assert record.sample_forwards == 2 * 24  # predictions are not counted
-    assert [seconds > 0 for seconds in record.batch_seconds] == [True, False, True, False, True]
-    assert len(record.schedule) == 16
+    assert record.measured.seen == 0.6
+    assert record.measured.sample_forwards == 2 * 24  # predictions are not counted
+    assert [seconds > 0 for seconds in record.measured.batch_seconds] == [True, False, True, False, True]
+    assert len(record.measured.schedule) == 16
     half, _ = answers(small_suite, Live(0.5))
-    assert half.seen == 1.0
-    assert half.schedule != record.schedule
+    assert half.measured.seen == 1.0
+    assert half.measured.schedule != record.measured.schedule
 
 
 @pytest.mark.parametrize("method", ["tent", "sar"])
@@ -197,7 +197,7 @@ def test_threads_change_no_schedule(small_suite: Path, method: str) -> None:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             record, predictions = answers(small_suite, Live(1), method, batches=8)
-            found.append((record.schedule, record.top1, predictions))
+            found.append((record.measured.schedule, record.scores.top1, predictions))
     finally:
         torch.set_num_threads(before)
     assert found[0] == found[1]
@@ -206,18 +206,19 @@ def test_threads_change_no_schedule(small_suite: Path, method: str) -> None:
 def test_the_speed_is_in_the_key_and_a_waiting_stream_keeps_its_key() -> None:
     waiting = make_cell("tent")
     keys = {
-        replace(waiting, live=live).key for live in (None, Live(1), Live(2), Live(1, "source"), Live(adapt_every=2))
+        changed_cell(waiting, live=live).key
+        for live in (None, Live(1), Live(2), Live(1, "source"), Live(adapt_every=2))
     }
     assert len(keys) == 5
-    assert replace(waiting, live=None).key == waiting.key
+    assert changed_cell(waiting, live=None).key == waiting.key
 
 
 def test_time_per_image_is_that_of_the_images_adapted_to() -> None:
     """Ten batches of ten images, 1 ms per image, the first batch ten times slower."""
     record = make_record("m", live=Live(2), ms=1.0)
-    assert replace(record, adapted_batches=[0, 4, 9]).steady_ms_per_image == pytest.approx(1)
-    assert replace(record, adapted_batches=[0]).steady_ms_per_image == pytest.approx(10)
-    assert replace(record, samples=95).steady_ms_per_image == pytest.approx(90 / 85)
+    assert changed(record, adapted_batches=[0, 4, 9]).steady_ms_per_image == pytest.approx(1)
+    assert changed(record, adapted_batches=[0]).steady_ms_per_image == pytest.approx(10)
+    assert changed(record, samples=95).steady_ms_per_image == pytest.approx(90 / 85)
 
 
 def test_tables_refuse_to_mix_speeds() -> None:

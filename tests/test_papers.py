@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Cli
-from tests.records import keep, make_record
+from tests.records import changed, keep, make_record
 from tests.test_paper_table import row, shipped
 from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.errors import UserError
@@ -104,7 +103,7 @@ def test_the_released_sar_numbers_are_normalised_in_another_way() -> None:
     assert table.notes[0] == (
         "Not comparable, a: images normalised with mean 0.5, 0.5, 0.5, the paper's with 0.485, 0.456, 0.406."
     )
-    others = [replace(r, cell=replace(r.cell, model="resnet50_gn.a1h_in1k")) for r in shipped("sar")]
+    others = [changed(r, model="resnet50_gn.a1h_in1k") for r in shipped("sar")]
     assert row(paper_table(compare(others), "sar"), "sar")["paper"] == "37.2 ±0.6"
 
 

@@ -14,7 +14,7 @@ from tests.works import requests
 from tta_bench.errors import UserError
 from tta_bench.runs.choices import Choices
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import specs
+from tta_bench.runs.spec import read_spec, specs
 from tta_bench.streams.scenarios import SCENARIOS, LabelShift, scenario_of
 from tta_bench.suites import suite
 
@@ -89,7 +89,7 @@ def test_a_typo_is_one_line(small_suite: Path, choices: dict[str, object], said:
     [
         ("scenario", "nomral", "unknown scenario 'nomral'; did you mean 'normal'"),
         ("scenario_settings", {"imbalance": 3}, "scenario 'normal' has no setting 'imbalance'"),
-        ("seed", "0", "job 3: seed: expected a whole number, got '0'"),
+        ("seed", "0", "job 3: seed: expected a whole number from 0 to .*, got '0'"),
         ("tasks", "fog", "job 3: tasks: expected a list"),
         ("sede", 0, "job 3: unknown key 'sede'; did you mean 'seed'"),
     ],

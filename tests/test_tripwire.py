@@ -118,7 +118,7 @@ def test_too_few_images_clear_no_warning(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_report_warns_about_the_weights_it_shows(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     keep(store, make_record("sar"))
-    used = make_record("sar").cell.weights
+    used = make_record("sar").cell.found.weights
     store.note_warnings({"others": "not of these records", used: "far off"})
     assert Runs([tmp_path / "run"]).warnings() == ["far off"]
 
