@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.records import changed, keep, make_record
+from tests.support.records import changed, keep, make_record
 from tta_bench.records.reading import _read_once
 from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
