@@ -55,8 +55,8 @@ def _other_conditions(cell: Cell, table: PaperTable) -> list[str]:
     if cell.spec.data.get("allow_partial"):
         reasons.append("a part of the published images (allow_partial)")
     if "made_by" in cell.data:
-        reasons.append(f"images by {cell.data['made_by']}, not the published ones")
-    resized = cell.spec.data.get("transform", {}).get("interpolation")
+        reasons.append(f"images by {cell.found.data['made_by']}, not the published ones")
+    resized = cell.found.data.get("transform", {}).get("interpolation")
     if table.interpolation and resized and resized != table.interpolation:
         reasons.append(f"images resized {resized}, the paper's {table.interpolation}")
     settings = cell.spec.scenario_settings
