@@ -54,7 +54,7 @@ def _other_conditions(cell: Cell, table: PaperTable) -> list[str]:
         reasons.append(f"images normalised with mean {ours}, the paper's with {theirs}")
     if cell.spec.data.get("allow_partial"):
         reasons.append("a part of the published images (allow_partial)")
-    if "made_by" in cell.data:
+    if "made_by" in cell.found.data:
         reasons.append(f"images by {cell.found.data['made_by']}, not the published ones")
     resized = cell.found.data.get("transform", {}).get("interpolation")
     if table.interpolation and resized and resized != table.interpolation:
