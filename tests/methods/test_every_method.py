@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.methods.test_method_models import KINDS, tiny
+from tests.methods.test_method_models import KINDS
 from tests.support.needed import needed, prompts_for
-from tests.support.small import BATCHNORM_ONLY, small_resnet, small_vit, stream
+from tests.support.small import BATCHNORM_ONLY, small_resnet, small_vit, stream, tiny
 from tta_bench import Method, build_method, registry
 from tta_bench.errors import UserError
 from tta_bench.models import precision

@@ -103,7 +103,7 @@ class Binder:
             harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code, _scenario_code(spec)])),
             images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
         )
-        return Work(Cell(asked, found), setup, stream, source, self.site.workers, self.prepared)
+        return Work(Cell(asked, found), setup, stream, source, self.site.readers, self.prepared)
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""
@@ -216,7 +216,7 @@ class Binder:
             cast(FileImages, images),
             self.site.cache,
             name,
-            workers=self.site.workers,
+            workers=self.site.readers,
             on_progress=lambda done, total: self.on_cache(task, done, total),
         )
 
