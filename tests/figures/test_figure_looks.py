@@ -105,7 +105,7 @@ BAD = [
     (["nowhere", "curve"], "is not a run folder"),
     (["nowhere", "tsne"], "is not an inspection"),
     (["run", "pie"], "invalid choice"),
-    (["run", "curve", "--cost", "time"], "--cost is no option of 'curve' (which takes --tasks, --methods, --where)"),
+    (["run", "curve", "--cost", "time"], "figure curve has no option --cost (it takes --tasks, --methods, --where)"),
     (["run", "curve", "--tasks", "fgo"], "no stream 'fgo'; did you mean 'fog'"),
     (["seen", "attention", "--tasks", "fgo"], "no task 'fgo'; did you mean 'fog'"),
     (["run", "pareto", "--methods", "bettr"], "no row 'bettr'; did you mean 'better'"),

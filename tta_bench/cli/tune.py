@@ -83,12 +83,12 @@ def run(args: argparse.Namespace) -> int:
     site = choices.site
     asked = [replace(choices, set={args.method: {**fixed, **point}}) for point in points]
     requests = [spec for choice in asked for spec in specs(chosen, choice)]
-    place = Binder(site)
-    refuse_unfit(requests, place)
+    binder = Binder(site)
+    refuse_unfit(requests, binder)
     store = Store.create(args.out or RUNS / chosen.name, chosen.name)
     store.note_command(args.command, chosen.tasks, [args.method])
     with watch(len(requests), console) as watcher:
-        records = run_specs(requests, site, store, watcher, place)
+        records = run_specs(requests, site, store, watcher, binder)
     runs = Runs([store.folder])
     found = compare(records)
     render.show(by_average(accuracy_table(found)), console)

@@ -37,7 +37,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Bench:
     """A workload, and its identity in a baseline."""
 
     workload: Workload
@@ -46,7 +46,7 @@ class Prepared:
     first: Work  # of Source: knows how its images are read
 
 
-def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
+def prepare(spec: Spec, data_root: Path | None = None) -> Bench:
     """Check the choices and read the batches. Source is always included: the others are measured against it."""
     chosen = suite.load(spec.suite)
     asked = spec.methods or tuple(chosen.methods)
@@ -62,30 +62,30 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
         readers=0,
         device=spec.device,
     )
-    place = Binder(options.site)
+    binder = Binder(options.site)
     requests = specs(chosen, options)
-    works = [place.bind(request) for request in requests]
+    works = [binder.bind(request) for request in requests]
     first = works[0]
     batches = list(first.stream.batches(first.cell.spec.batch_size))
     if len(batches) < spec.batches:
         raise UserError(
             f"suite '{chosen.name}' has only {len(batches)} batches in a stream, not {spec.batches} (--batches)"
         )
-    with closing(read(first.stream.images, batches, place.device, 0)) as found:
+    with closing(read(first.stream.images, batches, binder.device, 0)) as found:
         images = [batch.clone() for batch in found]
     workload = Workload(
-        model=findable(model_name(requests[0], chosen.tasks[0], place.dataset(requests[0]))),
+        model=findable(model_name(requests[0], chosen.tasks[0], binder.dataset(requests[0]))),
         num_classes=first.setup.num_classes,
         class_mask=first.setup.class_mask,
         batch_size=first.cell.spec.batch_size,
-        device=str(place.device),
+        device=str(binder.device),
         threads=spec.threads,
         methods={work.cell.spec.label: (work.cell.spec.method, work.cell.found.settings) for work in works},
         batches=images,
         source=_source(works),
     )
     identity = _identity(spec, tuple(options.methods), first, chosen.tasks[0])
-    return Prepared(workload, identity, {work.cell.spec.label: work.cell.found.settings for work in works}, first)
+    return Bench(workload, identity, {work.cell.spec.label: work.cell.found.settings for work in works}, first)
 
 
 def _source(works: list[Work]) -> list[Any]:

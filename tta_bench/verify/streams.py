@@ -30,7 +30,7 @@ PACKAGES = ("numpy", "scipy", "pillow")  # other versions may draw other pixels
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedStream:
     """A stream as it should be."""
 
     digest: str
@@ -73,7 +73,7 @@ def check(record: Record, predictions: Predictions, root: Path | None, audit: Au
         audit.fails("images", where, f"their digest is {cell.found.images}, expected {expected.images}")
 
 
-def _order(cell: Cell, found: Predictions, expected: Expected) -> str:
+def _order(cell: Cell, found: Predictions, expected: ExpectedStream) -> str:
     if cell.found.stream != expected.digest:
         return f"the digest of its order is {cell.found.stream}, expected {expected.digest}"
     if len(found) != len(expected.index):
@@ -84,7 +84,7 @@ def _order(cell: Cell, found: Predictions, expected: Expected) -> str:
     return ""
 
 
-def _labels(found: Predictions, expected: Expected) -> str:
+def _labels(found: Predictions, expected: ExpectedStream) -> str:
     if len(found) != len(expected.label):
         return f"has {len(found):,} labels, expected {len(expected.label):,}"
     wrong = int((found.label != expected.label).sum())
@@ -99,7 +99,7 @@ def _name(cell: Cell) -> str:
 
 
 @lru_cache(maxsize=4)
-def _expected(name: str, root: Path | None) -> Expected:
+def _expected(name: str, root: Path | None) -> ExpectedStream:
     suite, tasks, scenario_name, settings, seed, limit, data = json.loads(name)
     scenario = _scenario(scenario_name, settings)
     dataset = _open(data, tasks, root)
@@ -111,7 +111,7 @@ def _expected(name: str, root: Path | None) -> Expected:
     stream = make_stream(scenario, suite, seed, parts, limit)
     numbers = {task: number for number, task in enumerate(dict.fromkeys(tasks))}
     is_drawn = all(level.places(task) == () for level in levels.values() for task in tasks)
-    return Expected(
+    return ExpectedStream(
         digest=stream.digest,
         index=stream.order,
         label=stream.images.labels[stream.order],
