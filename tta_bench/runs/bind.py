@@ -17,6 +17,7 @@ import torch
 
 import tta_bench
 from tta_bench import registry, settings
+from tta_bench.checked.options import part
 from tta_bench.data.cache import CachedImages, FileImages
 from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
@@ -27,6 +28,7 @@ from tta_bench.identity.contents import content_hash
 from tta_bench.measure import environment
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
+from tta_bench.records.asked import Asked
 from tta_bench.records.cell import Cell, Found
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.host import Work
@@ -111,6 +113,7 @@ class Binder:
         settings.check(spec.method, cls, spec.settings)
         dataset = self.sized(spec)
         return Setup(
+            **part(Asked, spec),
             method=spec.method,
             settings=settings.resolve(cls, spec.settings, spec.seed),
             model=self.model(spec),
@@ -118,8 +121,6 @@ class Binder:
             class_mask=dataset.class_mask(),
             batch_size=spec.batch_size,
             device=self.device,
-            amp=spec.amp,
-            compile=spec.compile,
             model_name=self._model_name(spec),
             live=spec.live,
         )
