@@ -18,8 +18,8 @@ from tta_bench.runs.execute import run_left
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.prepared import Cost, Prepared, digest
 
-METHODS = ("eata", "cfa", "foa-shift", "foa")
-QUICK = {"foa": {"population_size": 4}}
+METHODS = ("eata", "cfa", "foa-shift", "foa", "rmt")
+QUICK: dict[str, dict[str, object]] = {"foa": {"population_size": 4}, "rmt": {"warmup_steps": 3, "optimizer": "adam"}}
 
 
 def run(suite: Path, folder: Path, **choices: object) -> dict[tuple[str, str, int], Record]:

@@ -14,7 +14,7 @@ from tta_bench.models.names import findable
 from tta_bench.runs.bind import Binder, model_name
 from tta_bench.runs.host import Work
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.session import read, source_batches
+from tta_bench.runs.session import read, source_batches, source_labels
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
 from tta_bench.timing.steps import Workload
@@ -82,20 +82,20 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Bench:
         threads=spec.threads,
         methods={work.cell.spec.label: (work.cell.spec.method, work.cell.found.settings) for work in works},
         batches=images,
-        source=_source(works),
+        **_source(works),
     )
     identity = _identity(spec, tuple(options.methods), first, chosen.tasks[0])
     return Bench(workload, identity, {work.cell.spec.label: work.cell.found.settings for work in works}, first)
 
 
-def _source(works: list[Work]) -> list[Any]:
-    """Source batches for the methods that need some, as `run` would give them."""
+def _source(works: list[Work]) -> dict[str, list[Any]]:
+    """Source batches and labels for the methods that need some, as `run` would give them."""
     with_source = next((work for work in works if work.cell.found.source), None)
     if with_source is None or with_source.source_images is None:
-        return []
-    setup = with_source.setup
-    batches = source_batches(with_source.source_images, setup, 0)
-    return [batch.clone() for batch in batches]
+        return {"source": [], "source_labels": []}
+    images, setup = with_source.source_images, with_source.setup
+    batches = [batch.clone() for batch in source_batches(images, setup, 0)]
+    return {"source": batches, "source_labels": list(source_labels(images, setup))}
 
 
 def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> Identity:
