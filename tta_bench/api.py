@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench import registry
 from tta_bench.engines import Options
-from tta_bench.engines.session import Session
+from tta_bench.engines.fleet import Fleet
 from tta_bench.errors import UserError
 from tta_bench.records.live import Live
 from tta_bench.records.record import Record
@@ -102,9 +102,9 @@ def run(
     if on is None and options in (Options(), Options(jobs=1)):
         ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh)
         return Results(ready.store, ready.run(watcher or Watcher()))
-    with Session(on or "local", options, retries) as session:
-        ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh, check=session.check)
-        records, lost = session.run(ready, watcher or Watcher())
+    with Fleet(on or "local", options, folder, retries) as fleet:
+        ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh, check=fleet.check)
+        records, lost = fleet.run(ready, watcher or Watcher())
         return Results(ready.store, records, [str(cell) for cell in lost])
 
 

@@ -72,6 +72,12 @@ def open_plain(path: Path) -> Iterator[IO[bytes]]:
         os.close(handle)
 
 
+def open_own(path: Path, how: int = 0) -> IO[bytes]:
+    """A plain file to write over or, with O_APPEND, to add to; never another one through a link, never a pipe."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how, 0o666)
+    return open(handle, "wb")  # noqa: PTH123 (of a handle)
+
+
 def folder_below(folder: Path, name: str) -> Path:
     """A folder of ours inside a folder that may be a stranger's: a link to another place is a UserError."""
     place = folder / name

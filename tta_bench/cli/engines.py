@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tta_bench.cli.options import positive, ratio, whole
 
 if TYPE_CHECKING:
-    from tta_bench.engines.session import Session
+    from tta_bench.engines.fleet import Fleet
 
 LOCAL = "local"
 
@@ -57,15 +58,15 @@ _SLURM = 'slurm: options of sbatch, as in "partition=gpu,gres=gpu:1,time=4:00:00
 _RETRIES = "how often a cell is given out again if its worker dies (default: %(default)s)"
 
 
-def session(args: argparse.Namespace) -> AbstractContextManager[Session | None]:
+def fleet(args: argparse.Namespace, folder: Path) -> AbstractContextManager[Fleet | None]:
     """The engine that a command chooses; None for this process."""
     if not (args.on or args.gpus or (args.jobs or 1) > 1 or args.detach or args.slurm or args.gpus_per_cell):
         return nullcontext()
     from tta_bench.engines import Options
-    from tta_bench.engines.session import Session
+    from tta_bench.engines.fleet import Fleet
 
     given = Options(jobs=args.jobs, gpus=args.gpus, submit=args.slurm, gpus_per_cell=args.gpus_per_cell)
-    return Session(args.on or LOCAL, given, args.retries)
+    return Fleet(args.on or LOCAL, given, folder, args.retries)
 
 
 def gpus(text: str) -> tuple[int, ...]:

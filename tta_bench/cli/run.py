@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from tta_bench.cli import engines, options
 from tta_bench.cli.options import RUNS
-from tta_bench.errors import RunStopped, UserError
+from tta_bench.errors import Cancelled, RunStopped, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.engines.session import Session
+    from tta_bench.engines.fleet import Fleet
     from tta_bench.records.record import Record
     from tta_bench.runs.launch import Launch
     from tta_bench.suites.suite import Suite
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
     args.seeds = tuple(range(args.orders)) if args.orders else args.seeds
     chosen, choices = options.chosen(args)
     folder = args.out or RUNS / chosen.name
-    with engines.session(args) as session:
-        check = session.check if session else None
+    with engines.fleet(args, folder) as fleet:
+        check = fleet.check if fleet else None
         site = options.site(args)
         ready = launch(chosen, choices, site, folder, command=args.command, fresh=args.fresh, check=check)
         console = options.console()
@@ -59,18 +59,18 @@ def run(args: argparse.Namespace) -> int:
             text = f"WARNING {file.name} is damaged: renamed it to {file}, running its cell again"
             console.print(text, soft_wrap=True)
         console.print(f"{chosen.name}: {chosen.about}", style="dim")
-        if session and args.detach:
-            return _detach(session, ready, folder, console)
-        return _run(session, ready, chosen, console, orders=bool(args.orders))
+        if fleet and args.detach:
+            return _detach(fleet, ready, folder, console)
+        return _run(fleet, ready, chosen, console, orders=bool(args.orders))
 
 
-def _run(session: Session | None, ready: Launch, chosen: Suite, console: Console, *, orders: bool) -> int:
+def _run(fleet: Fleet | None, ready: Launch, chosen: Suite, console: Console, *, orders: bool) -> int:
     from tta_bench.cli.progress import watch
 
     folder = ready.store.folder
     with watch(len(ready.requests), console) as watcher:
         try:
-            records, lost = session.run(ready, watcher) if session else (ready.run(watcher), [])
+            records, lost = fleet.run(ready, watcher) if fleet else (ready.run(watcher), [])
         except KeyboardInterrupt:
             watcher.stop()
             console.print(
@@ -82,6 +82,9 @@ def _run(session: Session | None, ready: Launch, chosen: Suite, console: Console
         except RunStopped as error:
             watcher.stop()
             saved = f"{watcher.finished} of {len(ready.requests)} cells are saved in {folder}"
+            if isinstance(error, Cancelled):
+                console.print(f"Cancelled: {saved}. Run the same command again to go on.", soft_wrap=True)
+                return 130
             raise UserError(f"{error}; {saved}: run the same command again to resume") from error
     watcher.say_reused("use --fresh to run them again")
     for cell in lost:
@@ -114,15 +117,15 @@ def _report(ready: Launch, records: list[Record], chosen: Suite, console: Consol
     options.say_written(files, console)
 
 
-def _detach(session: Session, ready: Launch, folder: Path, console: Console) -> int:
-    job = session.detach(ready)
+def _detach(fleet: Fleet, ready: Launch, folder: Path, console: Console) -> int:
+    job = fleet.detach(ready)
     if job is None:
         console.print(f"All {len(ready.requests)} cells are finished: `tta-bench report {folder}` shows them.")
         return 0
     last = job.handle["workers"] - 1
     how = (
         f"Started job {job.name}."
-        if session.engine.starts_workers
+        if fleet.engine.starts_workers
         else f"Wrote job {job.name}: start `tta-bench work {folder} {job.name} INDEX` for each INDEX from 0 to {last}."
     )
     console.print(
