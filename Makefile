@@ -25,7 +25,7 @@ test-all: $(READY)        ## run all tests: training, and the wheel in its own v
 	if $(MAKE) $(RAY)/.ready; then $(MAKE) test-ray; else echo "Ray cannot be installed: its tests are skipped"; fi
 
 test-ray: $(RAY)/.ready   ## run the tests on a real Ray cluster of two nodes (4 minutes)
-	OMP_NUM_THREADS=1 $(RAY)/bin/python -m pytest -q -m slow tests/test_ray.py
+	OMP_NUM_THREADS=1 $(RAY)/bin/python -m pytest -q -m slow tests/engines/test_ray.py
 
 check: $(READY)           ## lint, format, types, import order
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from tests.chromium import Chromium, chromium
+from tests.support.chromium import Chromium, chromium
 from tta_bench.board.site import build
 from tta_bench.measure.metrics import scores_of
 from tta_bench.records.predictions import Predictions, digest

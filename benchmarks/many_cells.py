@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.engines import Made, coordinate, make_specs
+from tests.support.engines import Made, coordinate, make_specs
 from tta_bench.engines.base import State
 from tta_bench.engines.job import JobFolder
 from tta_bench.records.store import Store

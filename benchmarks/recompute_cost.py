@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.records import keep, make_record
+from tests.support.records import keep, make_record
 from tta_bench.records.reading import _read_once
 from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs

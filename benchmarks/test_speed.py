@@ -19,8 +19,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from rich.console import Console
 from torch import Tensor, nn
 
-from tests.records import make_record
-from tests.small import BATCHNORM_ONLY
+from tests.support.records import make_record
+from tests.support.small import BATCHNORM_ONLY
 from tta_bench import Method, build_method, settings
 from tta_bench.data.loading import batches
 from tta_bench.datasets.files import FolderImages

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.records import keep, make_record, predict
+from tests.support.records import keep, make_record, predict
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.store import Store
 from tta_bench.suites import suite

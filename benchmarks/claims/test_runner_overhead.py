@@ -17,7 +17,7 @@ import pytest
 import timm
 import torch
 
-from tests.records import make_cell
+from tests.support.records import make_cell
 from tta_bench.data.images import ArrayImages
 from tta_bench.data.loading import batches
 from tta_bench.measure import flops

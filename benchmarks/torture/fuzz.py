@@ -27,7 +27,7 @@ from hypothesis.strategies import randoms
 from rich.console import Console
 
 from benchmarks.torture.mutations import mutate_bytes, mutate_content, mutate_text, spoiled_json
-from tests.records import keep, make_failure, make_record
+from tests.support.records import keep, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.records.store import Store

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.records import keep, make_cell, make_record
+from tests.support.records import keep, make_cell, make_record
 from tta_bench.records.predictions import ROW, _header, digest
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store

@@ -1,0 +1,139 @@
+"""From `tune` to `run --settings`: what was tried is kept, and tables say where settings come from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.cli import Cli
+from tta_bench.errors import UserError
+from tta_bench.records.store import Store
+from tta_bench.runs import tuned
+from tta_bench.runs.choices import Choices
+from tta_bench.runs.tuned import Trial, Tuned, choose, with_tuned
+from tta_bench.suites import suite
+
+CONDITIONS: dict[str, Any] = {
+    "suite": "digits-c-holdout",
+    "data": {"kind": "digits-c", "severity": 5},
+    "tasks": ("spatter", "saturate"),
+    "seeds": (0, 1),
+    "model": "digits-vit",
+    "limit": None,
+}
+
+
+def found(*tried: tuple[float, float | None], **changes: Any) -> Tuned:
+    """The choice among learning rates and their accuracies."""
+    return choose([Trial({"lr": lr}, accuracy) for lr, accuracy in tried], **{**CONDITIONS, **changes})
+
+
+def test_tune_writes_what_run_takes(cli: Cli, tmp_path: Path) -> None:
+    file, run = tmp_path / "chosen.yaml", tmp_path / "run"
+    words = ("tune", "--method", "tent", "--limit", 32, "--tasks", "spatter", "--out", tmp_path / "t")
+    status, shown, _ = cli(*words, "--grid", "lr=1e-4,1e-2", "--write", file)
+    assert (status, "Best of 2 tried: --set tent.lr=" in shown) == (0, True)
+    before = tuned.read(file)["tent"]
+    cli(*words, "--grid", "lr=1e-3", "--write", file)
+    entry = tuned.read(file)["tent"]
+    assert [trial.settings["lr"] for trial in before.tried] == [
+        t.settings["lr"] for t in entry.tried if t.settings["lr"] != 1e-3
+    ]
+    accuracies = [trial.accuracy for trial in entry.tried]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert (entry.accuracy, entry.settings) == (accuracies[0], entry.tried[0].settings)
+    status, shown, _ = cli(
+        *("run", "--suite", "digits-c-5", "--tasks", "fog", "--methods", "source,tent", "--limit", 32),
+        *("--settings", file, "--out", run),
+    )
+    assert status == 0, shown
+    said = "tent: settings chosen on digits-c-holdout (spatter; seed 0, 32 images per task), the best of 3."
+    assert said in " ".join(shown.split())
+    assert f"WARNING {said}" not in " ".join(shown.split()), "held-out data is as it should be"
+    _, shown, _ = cli("report", run)
+    assert said in " ".join(shown.split()), "a later report says it too"
+    assert said in (run / "report" / "report.md").read_text()
+    lr = entry.settings["lr"]
+    assert {record.cell.settings["lr"] for record in Store.open(run).records() if record.cell.method == "tent"} == {lr}
+
+
+def test_a_criterion_without_labels_scores_rows_in_bf16(cli: Cli, tmp_path: Path) -> None:
+    """Their labels in tables end with the mode."""
+    file = tmp_path / "chosen.yaml"
+    words = ("tune", "--method", "tent", "--limit", 32, "--tasks", "spatter", "--out", tmp_path / "t", "--amp", "bf16")
+    assert cli(*words, "--criterion", "entropy", "--grid", "lr=1e-4,1e-2", "--write", file)[0] == 0
+    assert all(trial.score is not None for trial in tuned.read(file)["tent"].tried)
+
+
+def test_trials_of_the_same_search_are_joined(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    tuned.add(file, "tent", found((0.1, 60.0), (0.2, 50.0)))
+    tuned.add(file, "sar", found((0.3, 55.0)))
+    tuned.add(file, "tent", found((0.2, 70.0), (0.4, None)))
+    entry = tuned.read(file)["tent"]
+    assert [(t.settings["lr"], t.accuracy) for t in entry.tried] == [(0.2, 70.0), (0.1, 60.0), (0.4, None)]
+    assert set(tuned.read(file)) == {"tent", "sar"}
+    tuned.add(file, "tent", found((0.5, 10.0), seeds=(7,)))
+    assert tuned.read(file)["tent"].settings == {"lr": 0.5}, "another search replaces it"
+
+
+def test_nothing_is_chosen_if_all_failed() -> None:
+    with pytest.raises(UserError, match="every combination of settings failed"):
+        found((0.1, None))
+
+
+def test_a_setting_on_the_command_line_wins_and_is_not_called_chosen(tmp_path: Path) -> None:
+    file, target = tmp_path / "settings.yaml", suite.load("digits-c-5")
+    tuned.add(file, "tent", found((0.1, 60.0)))
+    choices = with_tuned(Choices(methods=("source", "tent")), target, file)
+    assert choices.overrides == {"tent": {"lr": 0.1}}
+    assert choices.chosen["tent"].startswith(
+        "tent: settings chosen on digits-c-holdout (spatter, saturate; seeds 0, 1)"
+    )
+    choices = with_tuned(Choices(methods=("tent",), overrides={"tent": {"lr": 0.7}}), target, file)
+    assert (choices.overrides, choices.chosen) == ({"tent": {"lr": 0.7}}, {})
+
+
+def test_settings_chosen_on_the_scored_tasks_are_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    tuned.add(file, "tent", found((0.1, 60.0), tasks=("fog", "spatter")))
+    said = with_tuned(Choices(), suite.load("digits-c-5"), file).chosen["tent"]
+    assert said.startswith("WARNING tent: settings chosen on ")
+    assert said.endswith("This table scores fog too.")
+    elsewhere = with_tuned(Choices(), suite.load("digit-pairs-c-5"), file).chosen["tent"]
+    assert not elsewhere.startswith("WARNING"), "other images"
+
+
+def test_bad_settings_files_are_one_line(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    words = ("run", "--suite", "digits-c-5", "--methods", "source", "--settings", file, "--out", tmp_path / "run")
+    assert "cannot be read" in cli(*words)[2]
+    file.write_text("[]")
+    assert "expected methods with their settings" in cli(*words)[2]
+    tuned.add(tmp_path / "other.yaml", "tent", found((0.1, 60.0)))
+    content = yaml.safe_load((tmp_path / "other.yaml").read_text())
+    file.write_text(yaml.safe_dump({"tent": {**content["tent"], "acuracy": 1}}))
+    assert "settings.yaml: tent: unknown key 'acuracy'; did you mean 'accuracy'?" in cli(*words)[2]
+    file.write_text(yaml.safe_dump(content))
+    assert f"--settings {file}: has no settings for source" in cli(*words)[2]
+    assert not (tmp_path / "run").exists()
+
+
+def test_conditions_are_all_that_matters_for_joining() -> None:
+    one = found((0.1, 60.0))
+    assert one.conditions == found((0.2, 50.0)).conditions
+    assert one.conditions != replace(one, limit=5).conditions
+
+
+def test_a_criterion_without_labels_decides_by_its_score(tmp_path: Path) -> None:
+    tried = [Trial({"lr": 0.1}, 80.0, -0.5), Trial({"lr": 1.0}, 20.0, -0.1), Trial({"lr": 9.0}, None)]
+    found = choose(tried, "entropy", **CONDITIONS)
+    assert (found.settings, found.accuracy, found.criterion) == ({"lr": 1.0}, 20.0, "entropy")
+    assert tuned.add(tmp_path / "settings.yaml", "tent", found) == tuned.read(tmp_path / "settings.yaml")["tent"]
+    by_accuracy = choose(tried, **CONDITIONS)
+    assert by_accuracy.settings == {"lr": 0.1}
+    assert by_accuracy.conditions != found.conditions, "searches by another criterion are not joined"

@@ -1,0 +1,112 @@
+"""A request is plain data: it needs no torch, survives JSON, and identifies what is requested."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.works import requests
+from tta_bench.errors import UserError
+from tta_bench.runs.choices import Choices
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import CellSpec, specs
+from tta_bench.streams.scenarios import SCENARIOS, LabelShift, scenario_of
+from tta_bench.suites import suite
+
+
+@pytest.mark.parametrize("name", suite.names())
+def test_every_suite_survives_json(name: str) -> None:
+    for scenario in SCENARIOS:
+        found = specs(suite.load(name), Choices(scenario=scenario_of(scenario), model="digits-vit"))
+        again = [CellSpec.from_json(json.loads(json.dumps(spec.to_json()))) for spec in found]
+        assert again == found
+        assert [spec.digest for spec in again] == [spec.digest for spec in found]
+        assert len({spec.digest for spec in found}) == len(found)
+
+
+def test_a_site_survives_json(tmp_path: Path) -> None:
+    for site in (Site(), Site(tmp_path, tmp_path / "cache", 3, "cuda:1")):
+        assert Site.from_json(json.loads(json.dumps(site.to_json()))) == site
+
+
+def test_it_is_frozen(small_suite: Path) -> None:
+    spec = requests(small_suite)[0]
+    with pytest.raises(FrozenInstanceError):
+        spec.seed = 3  # type: ignore[misc]
+
+
+def test_the_label_is_not_part_of_the_request(small_suite: Path) -> None:
+    spec = requests(small_suite)[0]
+    assert replace(spec, label="other").digest == spec.digest
+    assert replace(spec, seed=9).digest != spec.digest
+    shifts = [requests(small_suite, scenario=LabelShift(ratio))[0].digest for ratio in (10, 500_000)]
+    assert len({spec.digest, *shifts}) == 3
+
+
+def test_a_label_names_a_file_without_its_folder(small_suite: Path) -> None:
+    given = {"dept-g": {"prompts": "/data/me/prompts.safetensors", "lr": 0.1}}
+    spec = requests(small_suite, methods=("dept-g",), overrides=given)[0]
+    assert spec.label == "dept-g (prompts=prompts.safetensors, lr=0.1)"
+    assert spec.settings["prompts"] == "/data/me/prompts.safetensors"
+
+
+def test_methods_follow_each_other_on_a_stream(small_suite: Path) -> None:
+    found = requests(small_suite, seeds=(0, 1))
+    assert [(spec.name, spec.seed, spec.label) for spec in found[:4]] == [
+        ("contrast", 0, "source"), ("contrast", 0, "tent"), ("contrast", 1, "source"), ("contrast", 1, "tent"),
+    ]  # fmt: skip
+    assert [spec.tasks for spec in requests(small_suite, scenario=scenario_of("continual"))] == [
+        ("contrast", "brightness")
+    ] * 2
+
+
+def test_a_models_file_has_its_absolute_path(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(small_suite.parent)
+    found = requests(small_suite, model="vit_tiny=here/w.npz")
+    assert {spec.model for spec in found} == {f"vit_tiny={small_suite.parent}/here/w.npz"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"methods": ("tnt",)}, "unknown method 'tnt'; did you mean 'tent'"),
+        ({"tasks": ("fgo",)}, "suite 'small' has no task 'fgo'"),
+        ({"overrides": {"sar": {"lr": 1}}}, "method 'sar' is not in this run"),
+    ],
+)
+def test_a_typo_is_one_line(small_suite: Path, choices: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        requests(small_suite, **choices)
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "said"),
+    [
+        ("scenario", "nomral", "unknown scenario 'nomral'; did you mean 'normal'"),
+        ("scenario_settings", {"imbalance": 3}, "scenario 'normal' has no setting 'imbalance'"),
+        ("seed", "0", "job 3: seed: expected a whole number, got '0'"),
+        ("tasks", "fog", "job 3: tasks: expected a list"),
+        ("sede", 0, "job 3: unknown key 'sede'; did you mean 'seed'"),
+    ],
+)
+def test_a_wrong_request_is_one_line(small_suite: Path, key: str, wrong: object, said: str) -> None:
+    content = {**requests(small_suite)[0].to_json(), key: wrong}
+    with pytest.raises(UserError, match=said):
+        CellSpec.from_json(content, "job 3")
+
+
+def test_listing_requests_imports_no_torch() -> None:
+    code = (
+        "import sys\n"
+        "from tta_bench.runs import listing, known, spec\n"
+        "from tta_bench.suites import suite\n"
+        "from tta_bench.runs.choices import Choices\n"
+        "print(len(spec.specs(suite.load('digits-c-5'), Choices())), 'torch' in sys.modules, 'sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[1:] == ["False", "False"]
