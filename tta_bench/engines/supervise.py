@@ -79,6 +79,8 @@ class Supervisor:
             self.lost += [Lost(entry.spec, self._why(entry)) for entry in self.queue.left.values()]
         except BaseException:
             self._cancel()
+            with suppress(UserError):
+                self._read_records(now=True)  # to say how many are saved
             raise
         finally:
             self.queue.forget_tries()  # the next command tries everything again; one after our death does not
