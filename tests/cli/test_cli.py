@@ -185,10 +185,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) or "nothing" for words, _ in BAD])
-def test_a_mistake_is_one_line_and_status_2(
-    cli: Cli, words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_line_and_status_2(cli: Cli, words: list[str], said: str, tmp_path: Path) -> None:
     status, shown, err = cli(*words)
     assert status == 2
     assert said in err

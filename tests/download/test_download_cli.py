@@ -71,7 +71,7 @@ def test_from_a_download_to_a_report(cli: Cli, published: Website, tmp_path: Pat
 def test_names_and_suites_are_checked(cli: Cli, tmp_path: Path) -> None:
     where = ("--data-root", tmp_path)
     assert "unknown dataset 'cifar10c'; did you mean 'cifar10-c'?" in cli("download", "cifar10c", *where)[2]
-    assert "expected names of datasets, or --suite NAME (known: cifar10-c, " in cli("download", *where)[2]
+    assert "expected names of datasets, or --suite NAME (known: cifar10, " in cli("download", *where)[2]
     assert "unknown suite" in cli("download", "--suite", "none", *where)[2]
     assert "everything is there" in cli("download", "--suite", "digits-c-5", *where)[1]
     assert "--mirror lab: expected an address" in cli("download", "imagenet-r", "--mirror", "lab", *where)[2]

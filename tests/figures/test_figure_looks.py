@@ -115,10 +115,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) for words, _ in BAD])
-def test_a_mistake_is_one_line(
-    cli: Cli, words: list[str], said: str, run: Path, seen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_line(cli: Cli, words: list[str], said: str, run: Path, seen: Path, tmp_path: Path) -> None:
     status, shown, err = cli("figure", *words)
     assert (status, said in err, err.count("\n"), shown) == (2, True, 1, ""), err
     assert not list(tmp_path.rglob("figures"))

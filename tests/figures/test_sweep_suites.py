@@ -112,7 +112,7 @@ def test_a_report_shows_one_speed_and_names_the_others(folder: Path) -> None:
     records = Store.open(folder).records()
     found = comparison(records, [("stream_speed", "2")])
     assert {record.cell.live for record in found.records} == {Live(2)}
-    assert any("stream_speed=" in note for note in comparison(records).notes)
+    assert any("stream_speed=" in note for note in map(str, comparison(records).notes))
 
 
 @pytest.mark.parametrize("kind", ["speed", "sweep", "reliability", "risk"])
@@ -169,4 +169,4 @@ def test_severities_of_one_suite_make_several_tables(tmp_path: Path) -> None:
     records = store.records()
     assert sweep.varying(records) == ["severity"]
     assert [point.name for point in sweep.points(records, "severity")] == ["1", "5"]
-    assert any("severity=" in note for note in comparison(records).notes)
+    assert any("severity=" in note for note in map(str, comparison(records).notes))

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from tta_bench_methods._prompt_training import PromptTraining
 from tta_bench_methods._stages import Projected, Staged, agreement, initial_tensors, likeness, stage_weights
 
-from tests.methods.test_method_models import small_resnet
 from tests.support.cli import Cli
 from tests.support.needed import needed, prompts_for
-from tests.support.small import small_vit, stream
+from tests.support.small import small_resnet, small_vit, stream
 from tests.support.works import CPU, requests
 from tta_bench import build_method
 from tta_bench.data.images import ArrayImages

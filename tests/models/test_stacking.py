@@ -83,8 +83,7 @@ def test_an_interrupted_training_ends_with_the_same_weights(tmp_path: Path) -> N
     assert_same(whole, parts)
 
 
-def test_the_command_says_what_made_the_model(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_says_what_made_the_model(cli: Cli, tmp_path: Path) -> None:
     status, shown, err = cli("train-source", "digit-pairs", "--seed", 7, "--epochs", 3)
     assert (status, err) == (0, "")
     assert "training: 3 of 3 epochs, loss" in shown

@@ -16,6 +16,7 @@ from tests.support.works import CPU, requests
 from tta_bench.errors import CellFailed
 from tta_bench.models import published
 from tta_bench.models.source import SourceModel
+from tta_bench.notes import warning
 from tta_bench.papers.baseline import SourceRow, source_row
 from tta_bench.papers.paper import PaperTable, Published, load
 from tta_bench.records.store import Store
@@ -120,7 +121,7 @@ def test_a_report_warns_about_the_weights_it_shows(tmp_path: Path) -> None:
     keep(store, make_record("sar"))
     used = make_record("sar").cell.weights
     store.note_warnings({"others": "not of these records", used: "far off"})
-    assert Runs([tmp_path / "run"]).warnings() == ["far off"]
+    assert Runs([tmp_path / "run"]).warnings() == [warning("far off")]
 
 
 CIFAR = (

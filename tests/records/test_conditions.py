@@ -69,7 +69,7 @@ def test_a_scenario_shows_its_settings() -> None:
     with pytest.raises(UserError, match="different scenarios: .*with --scenario label-shift --imbalance 1000"):
         compare(shifts)
     found = comparison(shifts, [("scenario", "label-shift")])
-    assert any("`--where 'scenario=label-shift, imbalance " in note for note in found.notes)
+    assert any("`--where 'scenario=label-shift, imbalance " in note for note in map(str, found.notes))
 
 
 def sized(record: Record, images: int) -> Record:
@@ -84,7 +84,7 @@ WHOLE = sized(make_record("a", task="long"), 500)
 def test_a_task_shorter_than_the_limit_is_in_the_same_table_as_those_it_cuts() -> None:
     found = comparison([SHORT, CUT])
     assert (found.tasks, len(found.rows), found.limit) == (("short", "long"), 1, 64)
-    assert [note for note in found.notes if "limit" in note] == [
+    assert [note for note in map(str, found.notes) if "limit" in note] == [
         "NOT REPORTABLE: only the first 64 images of each task (--limit 64)."
     ]
 
@@ -94,7 +94,7 @@ def test_a_short_task_belongs_to_the_whole_run_and_to_the_trial() -> None:
     assert {group.limit: len(group.records) for group in groups(there)} == {None: 2, 64: 2}
     found = comparison(there)
     assert (found.records, found.limit) == ([SHORT, WHOLE], None)
-    assert any("1 record with limit=64" in note for note in found.notes)
+    assert any("1 record with limit=64" in note for note in map(str, found.notes))
     assert comparison(there, [("limit", "64")]).records == [SHORT, CUT]
     assert comparison(there, [("limit", "none")]).records == [SHORT, WHOLE]
 

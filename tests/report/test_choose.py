@@ -34,7 +34,7 @@ MIXED = [
 def test_the_newest_group_of_whole_streams_is_shown_and_the_others_are_named() -> None:
     found = comparison(MIXED)
     assert [row.label for row in found.rows] == ["sar", "tent"]
-    assert [note for note in found.notes if note.startswith("Left out")] == [
+    assert [note for note in map(str, found.notes) if note.startswith("Left out")] == [
         "Left out, not comparable: 1 record with limit=64; show them with `--where limit=64`.",
         "Left out, not comparable: 1 record with scenario=mixed; show them with `--where scenario=mixed`.",
         "Left out, not comparable: 1 record with batch_size=5; show them with `--where batch_size=5`.",
@@ -46,14 +46,14 @@ def test_newer_is_what_was_finished_later() -> None:
     assert {record.cell.scenario for record in found.records} == {"mixed"}
     assert any(
         "2 records with scenario=normal, limit=64; " in note
-        for note in comparison([*MIXED, made("tent", 3, limit=64), made("tent", 4, scenario="mixed")]).notes
+        for note in map(str, comparison([*MIXED, made("tent", 3, limit=64), made("tent", 4, scenario="mixed")]).notes)
     )
 
 
 def test_without_whole_streams_the_newest_part_is_shown() -> None:
     found = comparison([made("sar", 1, limit=32), made("sar", 3, limit=64), made("sar", 2, limit=16)])
     assert found.rows[0].first.cell.limit == 64
-    assert any(note.startswith("NOT REPORTABLE: only the first 64") for note in found.notes)
+    assert any(note.startswith("NOT REPORTABLE: only the first 64") for note in map(str, found.notes))
 
 
 @pytest.mark.parametrize("filter_", ["limit=64", "scenario=mixed", "batch-size=5", "limit=none"])

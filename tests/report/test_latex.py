@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.records import make_failure, make_record
+from tta_bench.notes import info
 from tta_bench.report import latex
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
@@ -68,7 +69,7 @@ def test_nothing_special_is_left(name: str) -> None:
 
 
 def test_code_in_a_note_is_set_as_code() -> None:
-    text = latex.fragment(Table("t", ("a",), (), ("inside `adapt_it` only",)), "t")
+    text = latex.fragment(Table("t", ("a",), (), (info("inside `adapt_it` only"),)), "t")
     assert r"inside \texttt{adapt\_it} only" in text
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.papers.test_paper_table import shipped
 from tests.support.checkout import ROOT
 from tests.support.pages import EVIL, Reader, data, large_page, made, predictions
+from tests.support.papers import shipped
 from tests.support.records import make_failure, make_record
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
@@ -187,7 +187,7 @@ def test_rows_that_may_equal_the_best_are_marked_visibly_and_for_screen_readers(
     rows = {row.split("</a>")[0].split(">")[-1]: row for row in re.findall(r'<tr data-row="\d+">.*?</tr>', text)}
     assert {label: "≈" in row for label, row in rows.items()} == {"sar": False, "tent": True, "source": False}
     assert '<span class="unseen">not distinguishable from the best: </span>60.0</td>' in rows["tent"]
-    assert CLOSE_NOTE in Reader(text).text
+    assert CLOSE_NOTE.text in Reader(text).text
     assert "≈" not in made(records)
 
 

@@ -134,7 +134,7 @@ def test_streams_that_end_well_are_not_read_again(folder: Path, monkeypatch: pyt
 
 def test_the_report_names_the_batch_of_a_collapse(folder: Path, cli: Cli) -> None:
     runs = Runs([folder])
-    (note,) = collapse_notes(compare(runs.records), runs)
+    (note,) = map(str, collapse_notes(compare(runs.records), runs))
     assert note.startswith("WARNING falls collapsed on fog, seed 0, at batch 1")
     assert note.endswith("of 20 (2 of 2 streams).")
     status, shown, _ = cli("report", folder, "--stress", "--format", "terminal")
@@ -174,7 +174,7 @@ def test_the_table_by_class(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(stress, "MOST_CLASSES", 1)
     worst = stress.class_table(compare(runs.records), runs)
     assert worst.columns == ("7",)
-    assert "The 1 worst of 10 classes" in worst.notes[-1]
+    assert "The 1 worst of 10 classes" in str(worst.notes[-1])
 
 
 def test_a_run_keeps_the_table_of_orders(small_suite: Path, tmp_path: Path, cli: Cli) -> None:

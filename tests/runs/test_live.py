@@ -225,7 +225,7 @@ def test_tables_refuse_to_mix_speeds() -> None:
     with pytest.raises(UserError, match="different stream speeds.*without --stream-speed|--stream-speed 1"):
         compare(records)
     both = [make_record("source", live=Live(1)), make_record("tent", live=Live(1))]
-    assert any("Live stream" in note for note in compare(both).notes)
+    assert any("Live stream" in note for note in map(str, compare(both).notes))
 
 
 def test_methods_that_cannot_join_are_refused(small_suite: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.support.records import make_record, predict
+from tta_bench.notes import Level, Note
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.report.leaderboard import NO_MARKS, Close
@@ -37,7 +38,7 @@ def stream(record: Record) -> Predictions:
 def made(records: list[Record], title: str = "a run", warnings: tuple[str, ...] = (), close: Close = NO_MARKS) -> str:
     by_cell = {record.cell.key: record for record in records}
     comparison = compare(records)
-    notes = tuple(f"WARNING {warning}" for warning in warnings)
+    notes = [Note(Level.WARNING, text) for text in warnings]
     comparison = replace(comparison, notes=(*notes, *comparison.notes))
     return page(comparison, lambda cell: stream(by_cell[cell.key]), title, close, paper_table(comparison))
 

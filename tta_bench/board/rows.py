@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tta_bench import plugins
+from tta_bench import notes, plugins
 from tta_bench.board.review import Review
 from tta_bench.board.submission import DEFAULTS, Entry
 from tta_bench.errors import UserError, some
@@ -154,7 +154,7 @@ def check_chosen(entry: Entry, store: Store, rows: Mapping[str, list[Record]], s
             review.refuse("chosen", f"chosen_on: {name} has {some(shared)}, which the board scores", remedy)
     for command in store.past_commands():
         for label, sentence in command.chosen.items():
-            if label in rows and sentence.startswith("WARNING"):
+            if label in rows and notes.read(sentence).is_loud:
                 review.refuse("chosen", f"the run says: {sentence}", remedy)
     if DEFAULTS in entry.chosen_on:
         for label, records in rows.items():

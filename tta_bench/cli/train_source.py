@@ -17,7 +17,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Train the source model of a suite on clean images, with a fixed seed. "
         "Run the same command again to resume an interrupted training.",
     )
-    verb.add_argument("data", choices=("digits", "digit-pairs", "office-home"))
+    verb.add_argument("data", choices=("digits", "digit-pairs", "cifar10", "cifar100", "office-home"))
+    verb.add_argument("--network", choices=("resnet20", "vit-small"), help="cifar10, cifar100: the network to train")
     verb.add_argument("--domain", metavar="NAME", help="office-home: Art, Clipart, Product or RealWorld")
     options.add_data_root(verb)
     verb.add_argument("--model", metavar="NAME", help="office-home: the model to fine-tune, as for `run`")
@@ -38,7 +39,9 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from collections.abc import Callable
     from dataclasses import replace
+    from functools import partial
 
     from tta_bench.cli.progress import progress
     from tta_bench.errors import UserError
@@ -46,21 +49,32 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.measure import environment
     from tta_bench.models import checkpoint
     from tta_bench.models import recipes as sources
+    from tta_bench.models.cifar_recipes import NETWORKS, train_cifar
+    from tta_bench.models.train import Recipe
 
     if args.data == "office-home" and not args.domain:
         raise UserError("train-source office-home needs --domain: Art, Clipart, Product or RealWorld")
     if args.data != "office-home" and (args.domain or (args.model and args.prompts is None)):
         raise UserError(f"train-source {args.data} takes no --domain and no --model")
+    if (args.network is not None) != args.data.startswith("cifar"):
+        raise UserError("--network resnet20 or vit-small belongs to train-source cifar10 and cifar100")
     if args.prompts is not None:
         return _train_prompts(args)
-    embedded = {
+    embedded: dict[str, tuple[Callable[..., float], Recipe]] = {
         "digits": (sources.train_digits, sources.DIGITS_RECIPE),
         "digit-pairs": (sources.train_digit_pairs, sources.DIGIT_PAIRS_RECIPE),
     }
+    if args.network:
+        classes = int(args.data.removeprefix("cifar"))
+        embedded[args.data] = (
+            partial(train_cifar, classes, args.network, args.data_root),
+            NETWORKS[args.network].recipe,
+        )
     train, recipe = embedded.get(args.data, (None, sources.OFFICE_HOME_RECIPE))
     recipe = replace(recipe, seed=args.seed, epochs=args.epochs or recipe.epochs)
     device = environment.pick_device(args.device)
-    default = Path(f"{args.data.replace('-', '_')}_vit.safetensors")
+    name = f"{args.data}_{args.network}" if args.network else f"{args.data}_vit"
+    default = Path(f"{name.replace('-', '_')}.safetensors")
     out: Path = args.out or (default if train else sources.office_home_out(args.data_root, args.domain))
     console, finished = options.console(), 0
 

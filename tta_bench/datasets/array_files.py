@@ -42,12 +42,16 @@ class ArrayFile:
         return repr(self.view)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        pixels = map_images(self.file)[self.rows[indices]]
-        if self.view is None:
-            return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
-        from PIL import Image
+        return viewed(map_images(self.file)[self.rows[indices]], self.view)
 
-        return np.stack([self.view(Image.fromarray(image)) for image in pixels])
+
+def viewed(pixels: NDArray[np.uint8], view: Transform | None) -> NDArray[np.uint8]:
+    """Stored [N, H, W, 3] images as a model takes them: enlarged if there is a view, as [N, 3, H, W]."""
+    if view is None:
+        return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+    from PIL import Image
+
+    return np.stack([view(Image.fromarray(image)) for image in pixels])
 
 
 def load_labels(file: Path, classes: int) -> NDArray[np.int64]:

@@ -69,19 +69,24 @@ class Outcome:
 
 def check(job: Job) -> None:
     """Refuse an impossible job before doing anything."""
-    known = (*CORRUPTIONS, *HELD_OUT)
-    for name in job.corruptions:
-        if name not in known:
-            raise UserError(f"unknown corruption '{name}'{did_you_mean(name, known)}")
-    for severity in job.severities:
-        if severity not in SEVERITIES:
-            raise UserError(f"severity: expected a whole number from 1 to 5, got {severity}")
+    check_corruptions(job.corruptions, job.severities)
     if job.size < 32:
         raise UserError(f"size: expected at least 32 pixels, got {job.size}")
     if not job.clean.is_dir():
         raise UserError(f"--from {job.clean}: no such folder; expected class folders with clean images")
     if job.out.resolve().is_relative_to(job.clean.resolve()):
         raise UserError(f"--out {job.out} lies inside --from {job.clean}: choose another --out")
+
+
+def check_corruptions(corruptions: Sequence[str], severities: Sequence[int]) -> None:
+    """Refuse unknown corruptions and severities."""
+    known = (*CORRUPTIONS, *HELD_OUT)
+    for name in corruptions:
+        if name not in known:
+            raise UserError(f"unknown corruption '{name}'{did_you_mean(name, known)}")
+    for severity in severities:
+        if severity not in SEVERITIES:
+            raise UserError(f"severity: expected a whole number from 1 to 5, got {severity}")
 
 
 def find_images(clean: Path) -> list[Path]:

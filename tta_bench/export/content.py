@@ -64,7 +64,7 @@ def collect(runs: Runs, filters: Sequence[choose.Filter] = ()) -> Content:
         name=", ".join(dict.fromkeys(record.cell.suite for _, record in cells)),
         runs=tuple(_run(label, record, runs) for label, record in cells),
         tables=tables,
-        notes=tuple(notes),
+        notes=tuple(map(str, notes)),
         frame=frames.cells_frame(cells, notes),
         predictions=frames.predictions_frame(cells, runs),
     )

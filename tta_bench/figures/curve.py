@@ -58,7 +58,7 @@ def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), w
         if task not in streams:
             raise UserError(f"{folder}: no stream '{task}'{did_you_mean(task, streams)}")
     store = Store.open(folder)
-    panels, notes = [], list(found.notes)
+    panels, notes = [], list(map(str, found.notes))
     for name in tasks or streams:
         lines = [line(row, number, name, store) for number, row in enumerate(found.rows)]
         done = tuple(line for line in lines if line is not None)

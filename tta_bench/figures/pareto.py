@@ -55,7 +55,7 @@ class Pareto:
 def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Pareto:
     """One point per row whose tasks are all done."""
     found = rows.read(folder, methods, where)
-    price, points, notes = _passes, [], list(found.notes)
+    price, points, notes = _passes, [], list(map(str, found.notes))
     if cost == "time":
         source = _source(rows.read(folder, where=where))
         price = partial(_times, source)

@@ -48,7 +48,7 @@ def data(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()
             kept.append(Answers(row.label, number, sure, np.concatenate([one.correct for one in predictions])))
     if not kept:
         raise UserError(f"{folder}: no row has a finished stream: run the same command again")
-    return Sureness(tuple(kept), rows.caution(found), found.notes)
+    return Sureness(tuple(kept), rows.caution(found), tuple(map(str, found.notes)))
 
 
 def draw(found: Sureness) -> Figure:

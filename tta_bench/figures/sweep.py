@@ -84,7 +84,7 @@ def _of_setting(folder: Path, setting: str, methods: Sequence[str], where: Seque
         spread=tuple(score.std or 0.0 for score in scores.values()),
         base=None if base is None or math.isnan(base[1]) else base,
         caution=rows.caution(found),
-        notes=found.notes,
+        notes=tuple(map(str, found.notes)),
     )
 
 

@@ -28,7 +28,9 @@ HEADER = "tta_bench"
 class Note:
     """How to build a checkpoint's model, and how it was trained."""
 
-    architecture: dict[str, Any]  # keyword arguments of timm's VisionTransformer, or {"timm": name, ...}
+    architecture: dict[
+        str, Any
+    ]  # arguments of timm's VisionTransformer, {"timm": name, …} or {"cifar_resnet": depth, …}
     mean: Annotated[tuple[float, ...], Meta(min_length=3, max_length=3, title="3 numbers")]
     std: Annotated[tuple[Positive, ...], Meta(min_length=3, max_length=3, title="3 numbers above 0")]
     made_by: dict[str, Any] = field(default_factory=dict)  # command, seed, accuracy
@@ -89,7 +91,11 @@ def build(note: Note) -> nn.Module:
     import timm
     from timm.models.vision_transformer import VisionTransformer
 
+    from tta_bench.models.cifar_nets import ResNet
+
     arguments = dict(note.architecture)
+    if "cifar_resnet" in arguments:
+        return ResNet(arguments.pop("cifar_resnet"), **arguments)
     name = arguments.pop("timm", None)
     model: nn.Module = timm.create_model(name, **arguments) if name else VisionTransformer(**arguments)
     return model

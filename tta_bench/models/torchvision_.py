@@ -30,11 +30,12 @@ TWO_HEADED = ("googlenet", "inception_v3")  # built otherwise when their weights
 def family() -> Family:
     """The family of the entry point `tv`."""
     return Family(
-        _pick, "tv:NAME[.WEIGHTS][=FILE]", "a torchvision model, its weights from torch's cache or by download"
+        pick, "tv:NAME[.WEIGHTS][=FILE]", "a torchvision model, its weights from torch's cache or by download"
     )
 
 
-def _pick(rest: str) -> PackagedModel:
+def pick(rest: str) -> PackagedModel:
+    """The model behind what follows `tv:`."""
     chosen, _, file = rest.partition("=")
     name, _, weights = chosen.partition(".")
     path = Path(file).expanduser() if file else None

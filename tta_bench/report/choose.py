@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.notes import Level, Note
 from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
 from tta_bench.report.comparable import table_of
@@ -176,12 +177,12 @@ def _one_group(records: Sequence[Record]) -> Comparison:
     return replace(made, notes=(*made.notes, *filter(None, notes)), elsewhere=elsewhere)
 
 
-def _note(other: Group, chosen: Group, count: int) -> str:
+def _note(other: Group, chosen: Group, count: int) -> Note | None:
     if not count:
-        return ""
+        return None
     named = ", ".join(f"{key}={value}" for key, value in _differing(other, chosen).items())
     ask = _ask(other, chosen)
-    return f"Left out, not comparable: {count} record{'s'[: count > 1]} with {named}; show them with `{ask}`."
+    return Note(Level.LEFT_OUT, f"{count} record{'s'[: count > 1]} with {named}; show them with `{ask}`.")
 
 
 def _ask(other: Group, chosen: Group) -> str:

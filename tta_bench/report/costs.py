@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tta_bench.errors import some
+from tta_bench.notes import Note, info, warning
 from tta_bench.records.conditions import StreamKey, TimeConditions
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
@@ -27,14 +28,14 @@ def time_table(comparison: Comparison) -> Table:
     times = {row.label: row.done for row in timed.rows}
     rows = tuple((row.label, _costs(row, times.get(row.label, []), source)) for row in comparison.rows)
     notes = [
-        *(f"Measured on {machine}." for machine in machines_of(timed)),
+        *(info(f"Measured on {machine}.") for machine in machines_of(timed)),
         *_left_out(comparison, timed),
-        f"seconds: all of `adapt`, per seed; {_steady_note(timed)}",
-        _slow_note(timed),
-        extrapolated(timed),
+        info(f"seconds: all of `adapt`, per seed; {_steady_note(timed)}"),
+        *_slow_note(timed),
+        *extrapolated(timed),
         *_memory_note(comparison),
     ]
-    return Table(f"{comparison.suite}: time and cost", COLUMNS, rows, tuple(note for note in notes if note))
+    return Table(f"{comparison.suite}: time and cost", COLUMNS, rows, tuple(notes))
 
 
 def with_comparable_times(comparison: Comparison) -> Comparison:
@@ -76,7 +77,7 @@ def _machine(one: TimeConditions, among: Collection[TimeConditions]) -> str:
     )
 
 
-def _left_out(comparison: Comparison, timed: Comparison) -> list[str]:
+def _left_out(comparison: Comparison, timed: Comparison) -> list[Note]:
     """Which cells the time columns leave out, by the machine that they ran on."""
     kept = {record.cell.key for record in timed.records}
     found = {record.time_conditions for record in comparison.records if record.status == "done"}
@@ -87,8 +88,10 @@ def _left_out(comparison: Comparison, timed: Comparison) -> list[str]:
                 name = f"{row.label} on {r.cell.name}, seed {r.cell.seed}"
                 cells[r.time_conditions].append(name)
     return [
-        f"Left out of times, {len(names)} cell{'s'[: len(names) != 1]} measured on {_machine(one, found)}: "
-        f"{some(names, separator='; ')}."
+        info(
+            f"Left out of times, {len(names)} cell{'s'[: len(names) != 1]} measured on {_machine(one, found)}: "
+            f"{some(names, separator='; ')}."
+        )
         for one, names in sorted(cells.items())
     ]
 
@@ -113,7 +116,7 @@ def slow_first_batch(record: Record) -> float | None:
     return first / max(usual, 1e-6) if is_slow else None
 
 
-def _slow_note(comparison: Comparison) -> str:
+def _slow_note(comparison: Comparison) -> list[Note]:
     """Rows whose first batch is far slower than the others, each with its worst stream."""
     found = []
     for row in comparison.rows:
@@ -121,9 +124,8 @@ def _slow_note(comparison: Comparison) -> str:
         if times:
             worst = times[max(times)]
             found.append(f"{row.label} {worst.batch_seconds[0]:.1f} s on {worst.cell.name}, {max(times):.0f} times")
-    if not found:
-        return ""
-    return f"WARNING first batch far slower than the others, and left out of ms/image: {'; '.join(found)} their median."
+    text = f"first batch far slower than the others, and left out of ms/image: {'; '.join(found)} their median."
+    return [warning(text)] if found else []
 
 
 def seconds_per_seed(records: Sequence[Record]) -> float:
@@ -145,16 +147,14 @@ def minutes_name(images: int = IMAGES) -> str:
     return f"min/{images / 1000:g}k"
 
 
-def extrapolated(comparison: Comparison, images: int = IMAGES) -> str:
+def extrapolated(comparison: Comparison, images: int = IMAGES) -> list[Note]:
     """From how many images `minutes` is extrapolated."""
     counts = sorted({sum(record.samples for record in row.done) for row in comparison.rows if row.done})
     if not counts:
-        return ""
+        return []
     many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    return (
-        f"{minutes_name(images)}: minutes of `adapt` for {images:,} images, "
-        f"extrapolated from ms/image of {many} images per method."
-    )
+    text = f"{minutes_name(images)}: minutes of `adapt` for {images:,} images, extrapolated from ms/image of {many}"
+    return [info(f"{text} images per method.")]
 
 
 def _costs(row: Row, timed: Sequence[Record], source: Sequence[Record]) -> tuple[Value, ...]:
@@ -199,13 +199,13 @@ def times_other(pairs: Sequence[tuple[Record, Record]]) -> float | None:
     return steady_ms([own for own, _ in pairs]) / steady_ms([other for _, other in pairs]) if pairs else None
 
 
-def _memory_note(comparison: Comparison) -> list[str]:
+def _memory_note(comparison: Comparison) -> list[Note]:
     measures = {
         f"{r.memory['measure']}, while adapting" if memory_is_of_adapting(r) else r.memory["measure"]
         for r in comparison.records
         if r.memory.get("measure")
     }
-    return [f"peak MiB: {' / '.join(sorted(measures))}."] if measures else []
+    return [info(f"peak MiB: {' / '.join(sorted(measures))}.")] if measures else []
 
 
 def memory_is_of_adapting(record: Record) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tta_bench.notes import info
 from tta_bench.records.predictions import Predictions
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
@@ -78,7 +79,9 @@ def choice_table(comparison: Comparison, runs: Runs) -> Table:
         value = average(row, comparison.tasks)
         lost = average(best, comparison.tasks).mean - value.mean
         rows.append((name, (Value(word=row.label), value, Value(lost, digits=1))))
-    notes = tuple(f"{name}: {one.about}{f' ({one.paper})' if one.paper else ''}." for name, one in CRITERIA.items())
+    notes = tuple(
+        info(f"{name}: {one.about}{f' ({one.paper})' if one.paper else ''}.") for name, one in CRITERIA.items()
+    )
     return Table(
         f"{comparison.suite}: settings by criterion", ("chooses", "Avg.", "points lost"), tuple(rows), notes, "by"
     )

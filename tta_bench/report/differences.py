@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.notes import Note, info, warning
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 from tta_bench.report import names
@@ -50,7 +51,7 @@ class Difference:
     b: str
     tasks: tuple[TaskDifference, ...]
     overall: Estimate
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     def count(self, verdict: str) -> int:
         return sum(task.verdict == verdict for task in self.tasks)
@@ -122,16 +123,16 @@ def _stream(one: Record, other: Record, runs: Runs) -> Stream:
     return make_stream(one.cell, runs.correct(one.cell), runs.correct(other.cell), runs.index(one.cell))
 
 
-def _notes(comparison: Comparison, first: Row, second: Row, shared: int) -> list[str]:
+def _notes(comparison: Comparison, first: Row, second: Row, shared: int) -> list[Note]:
     notes = list(comparison.notes)
     for row in (first, second):
         failed = len(row.records) - len(row.done)
         lone = len(row.done) - shared
         if failed or lone:
-            notes.append(f"WARNING left out of {row.label}: {failed} failed cells, {lone} that the other row lacks.")
+            notes.append(warning(f"left out of {row.label}: {failed} failed cells, {lone} that the other row lacks."))
     if first.first.score_point != second.first.score_point:
         points = f"{first.label} {first.first.score_point}, {second.label} {second.first.score_point}"
-        notes.append(f"WARNING scored at different points: {points}.")
+        notes.append(warning(f"scored at different points: {points}."))
     return notes
 
 
@@ -163,8 +164,8 @@ def table(found: Difference, suite: str) -> Table:
         tuple(rows),
         (
             *found.notes,
-            "Intervals: block bootstrap over batches. only a, only b: images that one gets right more often.",
-            "b is better or worse where Holm p < 0.05 and the interval leaves out 0.",
+            info("Intervals: block bootstrap over batches. only a, only b: images that one gets right more often."),
+            info("b is better or worse where Holm p < 0.05 and the interval leaves out 0."),
             *names.legend([task.task for task in found.tasks]),
         ),
         head="task",

@@ -38,7 +38,7 @@ class Display:
             + "</tr>"
             for label, values in self.table.rows
         )
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.table.notes)
+        notes = "".join(f"<li>{escape(str(note))}</li>" for note in self.table.notes)
         return (
             f"<table><caption>{escape(self.table.title)}</caption><thead><tr>{head}</tr></thead>"
             f"<tbody>{rows}</tbody></table><ul>{notes}</ul><p>{escape(self.sentence)}</p>"

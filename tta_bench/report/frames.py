@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
+from tta_bench.notes import Note
 from tta_bench.packed.places import Place
 from tta_bench.records.record import Record
 from tta_bench.report import choose
@@ -68,7 +69,7 @@ def predictions(folder: Place, *more: Place, **where: object) -> pd.DataFrame:
     return made
 
 
-def labelled(runs: Runs, filters: Sequence[choose.Filter]) -> tuple[list[Cell], list[str]]:
+def labelled(runs: Runs, filters: Sequence[choose.Filter]) -> tuple[list[Cell], list[Note]]:
     """Every matching record that counts, with its row's label, and the notes that a report would print."""
     wanted = {id(record) for record in choose.matching(runs.records, filters)}
     found = _comparisons(runs, wanted)
@@ -78,14 +79,14 @@ def labelled(runs: Runs, filters: Sequence[choose.Filter]) -> tuple[list[Cell], 
     return cells, list(dict.fromkeys(notes))
 
 
-def cells_frame(cells: Sequence[Cell], notes: Sequence[str]) -> pd.DataFrame:
+def cells_frame(cells: Sequence[Cell], notes: Sequence[Note]) -> pd.DataFrame:
     """`frame` of these cells."""
     import pandas as pd
 
     lines = [line(label, task, record) for label, record in cells for task in record.cell.tasks]
     made: pd.DataFrame = pd.DataFrame(lines).astype(dict.fromkeys(WHOLE_NUMBERS, "Int64"))
     made["finished_at"] = pd.to_datetime(made["finished_at"], utc=True)
-    made.attrs["notes"] = list(notes)
+    made.attrs["notes"] = list(map(str, notes))
     return made
 
 

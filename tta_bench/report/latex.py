@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tta_bench.errors import clean
+from tta_bench.notes import Note
 from tta_bench.report.values import Table, Value
 
 WIDE = 10  # with more columns, they move closer together
@@ -119,8 +120,8 @@ def _gap(values: Sequence[Value]) -> str:
     return r" \addlinespace" if len(values) > 1 and all(value.signed for value in values[:-1]) else ""
 
 
-def _notes(notes: Iterable[str]) -> list[str]:
-    lines = [rf"\par\noindent {_prose(note)}" for note in notes]
+def _notes(notes: Iterable[Note]) -> list[str]:
+    lines = [rf"\par\noindent {_prose(str(note))}" for note in notes]
     return [r"\begin{minipage}{\linewidth}\vspace{1ex}\footnotesize", *lines, r"\end{minipage}"] if lines else []
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tta_bench.errors import UserError
+from tta_bench.notes import Note, info
 from tta_bench.records.conditions import StreamKey
 from tta_bench.records.record import Record
 from tta_bench.report.costs import slow_first_batch, steady_ms
@@ -45,7 +46,7 @@ COLUMNS = (
     "slow_first_batch",  # how many times the median of the others it took; empty where nothing is noted
 )
 ALPHA = 0.05
-CLOSE_NOTE = "≈: not distinguishable from the best (paired, all tasks together, block bootstrap, Holm)."
+CLOSE_NOTE = info("≈: not distinguishable from the best (paired, all tasks together, block bootstrap, Holm).")
 
 
 def tidy_csv(comparison: Comparison) -> str:
@@ -96,7 +97,7 @@ class Close:
     """Labels of rows that are not distinguishable from the best, and notes about them."""
 
     labels: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 NO_MARKS = Close()
@@ -110,11 +111,11 @@ def close_to_best(comparison: Comparison, runs: Runs) -> Close:
     best, *others = scored
     streams = {record.cell.conditions.key for record in best.done}
     apart = [row.label for row in others if streams.isdisjoint(record.cell.conditions.key for record in row.done)]
-    notes = [f"Not compared with the best, for want of a stream in common: {', '.join(apart)}."] if apart else []
+    notes = [info(f"Not compared with the best, which has other streams: {', '.join(apart)}.")] if apart else []
     try:
         return Close(frozenset(not_distinguishable(scored, runs)), (CLOSE_NOTE, *notes))
     except UserError as error:
-        return Close(notes=(f"Which rows are not distinguishable from the best is not known: {error}",))
+        return Close(notes=(info(f"Which rows are not distinguishable from the best is not known: {error}"),))
 
 
 def _ranked(comparison: Comparison) -> tuple[list[Row], list[Row]]:
@@ -128,7 +129,7 @@ def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
     """Rows by their average, best first; those not distinguishable from the best are marked."""
     averages = {row.label: average(row, comparison.tasks) for row in comparison.rows}
     ranked, scored = _ranked(comparison)
-    about = f"Average over {len(comparison.tasks)} tasks. {scoring_note(comparison)}"
+    about = info(f"Average over {len(comparison.tasks)} tasks. {scoring_note(comparison)}")
     rows = []
     for row in ranked:
         value = averages[row.label]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tta_bench.measure.ratio import Ratio
+from tta_bench.notes import info
 from tta_bench.papers.paper import Paper, PaperTable
 from tta_bench.report.costs import extrapolated, machines_of, minutes, minutes_name, paired
 from tta_bench.report.paper_conditions import Reasons, why_not
@@ -25,16 +26,17 @@ def minutes_table(comparison: Comparison, paper: Paper, table: PaperTable, match
     reasons, rows, notes = Reasons(), [], []
     for row in ours:
         theirs = table.minutes[matched[row.label]]
-        marks = reasons.marks([here, *why_not(row, paper, table)])
+        marks = reasons.judge([here, *why_not(row, paper, table)])
         measured = (Value(minutes(row.done, table.images), digits=2), Value(theirs, digits=0))
         ratio, published = Ratio(1.0), 1.0
         if base and row is not base:
             baseline = table.minutes[matched[base.label]]
             ratio, how = _ratio(row, base)
             published = theirs / baseline
-            notes.append(f"{row.label} / {base.label}: {how}; the paper's {theirs:g}/{baseline:g} = {published:.2f}.")
+            text = f"{row.label} / {base.label}: {how}; the paper's {theirs:g}/{baseline:g} = {published:.2f}."
+            notes.append(info(text))
         values = (Value(value, digits=2) for value in (ratio.value, ratio.low, ratio.high, published))
-        rows.append((row.label, (*measured, *values, Value(word=marks))))
+        rows.append((row.label, (*measured, *values, marks)))
     name = base.label if base else "baseline"
     columns = (
         minutes_name(table.images),
@@ -45,7 +47,7 @@ def minutes_table(comparison: Comparison, paper: Paper, table: PaperTable, match
         f"paper × {name}",
         "comparable",
     )
-    notes += [extrapolated(comparison, table.images), *reasons.notes()]
+    notes += [*extrapolated(comparison, table.images), *reasons.notes()]
     return Table(f"{comparison.suite}: measured and paper", columns, tuple(rows), tuple(notes))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tta_bench.notes import Note, info
+
 SHORT = {
     "gaussian_noise": "gaus",
     "shot_noise": "shot",
@@ -42,8 +44,8 @@ def columns(tasks: Sequence[str]) -> tuple[str, ...]:
     return tuple(name if names.count(name) == 1 else task for name, task in zip(names, tasks, strict=True))
 
 
-def legend(tasks: Sequence[str]) -> list[str]:
+def legend(tasks: Sequence[str]) -> list[Note]:
     """One line that spells out the shortened names; other capitals alone do not count as shortened."""
     pairs = zip(columns(tasks), tasks, strict=True)
     spelled = [f"{name} = {task}" for name, task in pairs if name.lower() != task.lower()]
-    return [f"{', '.join(spelled)}."] if spelled else []
+    return [info(f"{', '.join(spelled)}.")] if spelled else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+from tta_bench.notes import info
 from tta_bench.papers.baseline import BASELINE
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import NONE, Table, Value
@@ -23,7 +24,7 @@ def orders_table(comparison: Comparison) -> Table:
     source = next((_by_seed(row, comparison) for row in comparison.rows if row.first.cell.method == BASELINE), {})
     found = {row.label: _by_seed(row, comparison) for row in comparison.rows}
     rows = tuple((label, _line(own, source) if len(own) == count else EMPTY) for label, own in found.items())
-    return Table(f"{comparison.suite}: {count} orders", COLUMNS, rows, (*comparison.notes, NOTE))
+    return Table(f"{comparison.suite}: {count} orders", COLUMNS, rows, (*comparison.notes, info(NOTE)))
 
 
 def _by_seed(row: Row, comparison: Comparison) -> dict[int, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tta_bench.notes import Note, info
 from tta_bench.papers.paper import AVERAGE, Paper, PaperTable, Published, load
 from tta_bench.papers.paper import names as known
 from tta_bench.report import names
@@ -52,15 +53,16 @@ def _by_task(comparison: Comparison, paper: Paper, table: PaperTable, matched: d
         published = [replace(_value(entry), std=None) for entry in entries[:-1]]
         published.append(_mean(published) if missing else _value(entries[-1]))
         provenance = next((entry.provenance for entry in entries if entry), "published")
-        marks = reasons.marks(_reasons(row, paper, table, matched[row.label], provenance))
+        marks = reasons.judge(_reasons(row, paper, table, matched[row.label], provenance))
         rows += [
             (row.label, (*measured, Value(word="measured"))),
             (f"{row.label}, paper", (*published, Value(word=provenance))),
-            (f"{row.label}, difference", (*map(_less, measured, published), Value(word=marks))),
+            (f"{row.label}, difference", (*map(_less, measured, published), marks)),
         ]
     columns = (*names.columns(comparison.tasks), "Avg.", "comparable")
-    notes = [f"Avg.: without {missing} of the paper's {len(table.tasks)} tasks, on both sides."] if missing else []
-    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), (*reasons.notes(), *notes))
+    text = f"Avg.: without {missing} of the paper's {len(table.tasks)} tasks, on both sides."
+    notes = [*reasons.notes(), *([info(text)] if missing else [])]
+    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), tuple(notes))
 
 
 def _averages(comparison: Comparison, paper: Paper, table: PaperTable, matched: dict[str, str]) -> Table:
@@ -70,8 +72,8 @@ def _averages(comparison: Comparison, paper: Paper, table: PaperTable, matched: 
     for row in _of(comparison, matched):
         entry = table.accuracies[matched[row.label], AVERAGE]
         measured, published = average(row, comparison.tasks), _value(entry)
-        marks = reasons.marks(_reasons(row, paper, table, matched[row.label], entry.provenance))
-        rows.append((row.label, (measured, published, _less(measured, published), Value(word=marks))))
+        marks = reasons.judge(_reasons(row, paper, table, matched[row.label], entry.provenance))
+        rows.append((row.label, (measured, published, _less(measured, published), marks)))
     columns = ("Avg.", "paper", "difference", "comparable")
     return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), tuple(reasons.notes()))
 
@@ -84,7 +86,7 @@ def _reasons(row: Row, paper: Paper, table: PaperTable, name: str, provenance: s
     return [*([paper.citation(name)] if provenance == "cited" else []), *why_not(row, paper, table)]
 
 
-def _left_over(comparison: Comparison, paper: Paper, table: PaperTable, matched: dict[str, str]) -> list[str]:
+def _left_over(comparison: Comparison, paper: Paper, table: PaperTable, matched: dict[str, str]) -> list[Note]:
     """Rows that only one side has; the paper's with their numbers and where they come from."""
     ours = [row.label for row in comparison.rows if row.label not in matched]
     theirs = [name for name in table.methods if name not in matched.values()]
@@ -92,14 +94,11 @@ def _left_over(comparison: Comparison, paper: Paper, table: PaperTable, matched:
     for name in theirs:
         if any(entry.provenance == "cited" for (row, _), entry in table.accuracies.items() if row == name):
             cited.setdefault(paper.citation(name), []).append(name)
+    printed = ", ".join(_printed(table, name) for name in theirs)
     return [
-        *([f"Not in the paper: {', '.join(ours)}."] if ours else []),
-        *(
-            [f"In the paper and not measured here: {', '.join(_printed(table, name) for name in theirs)}."]
-            if theirs
-            else []
-        ),
-        *(f"Of these, {', '.join(rows)}: {citation}." for citation, rows in cited.items()),
+        *([info(f"Not in the paper: {', '.join(ours)}.")] if ours else []),
+        *([info(f"In the paper and not measured here: {printed}.")] if theirs else []),
+        *(info(f"Of these, {', '.join(rows)}: {citation}.") for citation, rows in cited.items()),
     ]
 
 

@@ -8,11 +8,13 @@ from importlib import metadata
 from typing import Any
 
 from tta_bench import declared
+from tta_bench.notes import Level, Note
 from tta_bench.papers.baseline import other_weights, own_paper
 from tta_bench.papers.paper import Paper, PaperTable
 from tta_bench.records.cell import Cell
 from tta_bench.report.comparable import is_anothers, shipped_suite
 from tta_bench.report.rows import Comparison, Row, limit_of
+from tta_bench.report.values import Value
 
 
 def paper_of(comparison: Comparison) -> Paper | None:
@@ -77,18 +79,21 @@ def _other_settings(row: Row, table: PaperTable) -> str:
 
 
 class Reasons:
-    """Letters for reasons, so that a table stays narrow."""
+    """Letters for reasons, so that a table stays narrow: entries refer to notes by them."""
 
     def __init__(self) -> None:
         self.letters: dict[str, str] = {}
 
-    def marks(self, reasons: Sequence[str]) -> str:
+    def judge(self, reasons: Sequence[str]) -> Value:
         for reason in reasons:
             self.letters.setdefault(reason, chr(ord("a") + len(self.letters) % 26) * (1 + len(self.letters) // 26))
-        return f"no: {' '.join(self.letters[reason] for reason in reasons)}" if reasons else "yes"
+        letters = tuple(self.letters[reason] for reason in reasons)
+        return Value(word=f"no: {' '.join(letters)}" if letters else "yes", reasons=letters)
 
-    def notes(self) -> list[str]:
-        return [f"Not comparable, {letter}: {reason}." for reason, letter in self.letters.items()]
+    def notes(self) -> list[Note]:
+        return [
+            Note(Level.INFO, f"Not comparable, {letter}: {reason}.", letter) for reason, letter in self.letters.items()
+        ]
 
 
 def paper_row(row: Row, paper: Paper, table: PaperTable) -> str:

@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tta_bench.errors import clean
-from tta_bench.report.values import FAILED, LOUD, MISSING, Table, Value
+from tta_bench.report.values import FAILED, MISSING, Table, Value
 
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # wide forms too: some spreadsheets read them alike
 NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -32,7 +32,7 @@ def parts(table: Table, console: Console) -> Iterator[RichTable | Text]:
     """A table as rich draws it: one or more blocks that fit the screen, then the notes."""
     yield from map(_rich, _fitting(table, console))
     for note in table.notes:
-        yield Text(f"  {clean(note)}", style="bold red" if note.startswith(LOUD) else "dim")
+        yield Text(f"  {clean(str(note))}", style="bold red" if note.is_loud else "dim")
 
 
 def _fitting(table: Table, console: Console) -> Iterator[Table]:
@@ -72,7 +72,7 @@ def markdown(table: Table) -> str:
         for row in cells
     ]
     rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(width)) + "|"
-    notes = [f"- {markdown_prose(note)}" for note in table.notes]
+    notes = [f"- {markdown_prose(str(note))}" for note in table.notes]
     return "\n".join([f"### {markdown_text(table.title)}", "", lines[0], rule, *lines[1:], "", *notes, ""])
 
 

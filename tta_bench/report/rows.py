@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from tta_bench.errors import UserError
+from tta_bench.notes import Level, Note, info, warning
 from tta_bench.papers.baseline import own_table
 from tta_bench.records.cell import Cell
 from tta_bench.records.live import WAITS
@@ -50,7 +51,7 @@ class Comparison:
     suite: str  # the table's name: the suite's, or that of the paper's table which several suites answer
     tasks: tuple[str, ...]
     rows: tuple[Row, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # labels of other groups: the `--where` that shows them
 
     @cached_property
@@ -89,13 +90,13 @@ def compare(records: Iterable[Record]) -> Comparison:
     _refuse_twice(rows)
     first, limit = records[0].cell, limit_of(records)
     if first.scenario != "normal":
-        notes.append(f"Scenario: {first.conditions.scenario}.")
+        notes.append(info(f"Scenario: {first.conditions.scenario}."))
     if first.conditions.stream_speed != WAITS:
-        notes.append(f"Live stream: speed {first.conditions.stream_speed}.")
+        notes.append(info(f"Live stream: speed {first.conditions.stream_speed}."))
     if limit is not None:
-        notes.append(f"NOT REPORTABLE: only the first {limit} images of each task (--limit {limit}).")
+        notes.append(Note(Level.NOT_REPORTABLE, f"only the first {limit} images of each task (--limit {limit})."))
     if first.data.get("allow_partial"):
-        notes.append("NOT REPORTABLE: a part of the published data (allow_partial).")
+        notes.append(Note(Level.NOT_REPORTABLE, "a part of the published data (allow_partial)."))
     notes += [*_fewer_seeds(rows), *_versions(rows), *_clocks(records)]
     return Comparison(table_of(first), _tasks(records), rows, tuple(notes))
 
@@ -108,12 +109,14 @@ def _tasks(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(sorted(tasks, key=lambda task: order[task])) if set(tasks) <= set(order) else tasks
 
 
-def _current(records: list[Record]) -> tuple[list[Record], list[str]]:
+def _current(records: list[Record]) -> tuple[list[Record], list[Note]]:
     """Leave out results on parts of a dataset where whole ones exist, and results of outdated code or data."""
     notes = []
     whole = [record for record in records if not record.cell.data.get("allow_partial")]
     if whole and len(whole) < len(records):
-        notes.append(f"Skipped {_count(len(records) - len(whole))} on a part of the published data (allow_partial).")
+        notes.append(
+            info(f"Skipped {_count(len(records) - len(whole))} on a part of the published data (allow_partial).")
+        )
     records = whole or records
     rows = [_identity(record.cell) for record in records]
     places = [(row, *_place(record.cell)) for row, record in zip(rows, records, strict=True)]
@@ -125,7 +128,7 @@ def _current(records: list[Record]) -> tuple[list[Record], list[str]]:
         if _method_code(record.cell) == method[row] and _data_code(record.cell) == data[place]
     ]
     if len(kept) < len(records):
-        notes.append(f"Skipped {_count(len(records) - len(kept))}: code or data changed since they were made.")
+        notes.append(info(f"Skipped {_count(len(records) - len(kept))}: code or data changed since they were made."))
     return kept, notes
 
 
@@ -194,12 +197,12 @@ def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _fewer_seeds(rows: Sequence[Row]) -> list[str]:
+def _fewer_seeds(rows: Sequence[Row]) -> list[Note]:
     """A warning for each row whose mean is over fewer seeds than the others'."""
     seeds = {row.label: sorted({record.cell.seed for record in row.records}) for row in rows}
     most = max(seeds.values(), key=len)
     return [
-        f"WARNING {label} has seeds {', '.join(map(str, own))} where others have {', '.join(map(str, most))}."
+        warning(f"{label} has seeds {', '.join(map(str, own))} where others have {', '.join(map(str, most))}.")
         for label, own in seeds.items()
         if own != most
     ]
@@ -219,7 +222,7 @@ def _refuse_twice(rows: Sequence[Row]) -> None:
                 )
 
 
-def _versions(rows: Sequence[Row]) -> list[str]:
+def _versions(rows: Sequence[Row]) -> list[Note]:
     """A warning if not all rows were made by the same version of the harness."""
     made: dict[str, list[str]] = defaultdict(list)
     for row in rows:
@@ -227,9 +230,10 @@ def _versions(rows: Sequence[Row]) -> list[str]:
     if len(made) < 2:
         return []
     parts = [f"{', '.join(labels)} by {harness}" for harness, labels in made.items()]
-    return [f"WARNING made by different versions of tta-bench: {'; '.join(parts)}."]
+    return [warning(f"made by different versions of tta-bench: {'; '.join(parts)}.")]
 
 
-def _clocks(records: Sequence[Record]) -> list[str]:
+def _clocks(records: Sequence[Record]) -> list[Note]:
     ahead = sum(is_ahead(record) for record in records)
-    return [f"WARNING {_count(ahead)} finished in the future: the clock of that machine was wrong."] if ahead else []
+    text = f"{_count(ahead)} finished in the future: the clock of that machine was wrong."
+    return [warning(text)] if ahead else []

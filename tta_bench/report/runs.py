@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench import notes
 from tta_bench.errors import UserError
 from tta_bench.measure.collapse import WINDOW
 from tta_bench.measure.metrics import contradiction
+from tta_bench.notes import Note, warning
 from tta_bench.packed.places import Place, run_folder
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
@@ -49,18 +51,19 @@ class Runs:
             if record.status == "done":
                 self._check(record, store)
 
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[Note]:
         """What a reader must know about the weights of these records."""
         used = {record.cell.weights for record in self.records}
         noted = [pair for store in self.stores for pair in store.warnings().items()]
-        return list(dict.fromkeys(text for weights, text in noted if text and weights in used))
+        texts = dict.fromkeys(text for weights, text in noted if text and weights in used)
+        return [warning(notes.read(text).text) for text in texts]
 
-    def chosen(self) -> list[str]:
+    def chosen(self) -> list[Note]:
         """How the settings of these records' rows were chosen, where a command said so."""
         commands = [command for store in self.stores for command in store.past_commands()]
         said = {label: text for command in commands for label, text in command.chosen.items()}
         shown = dict.fromkeys(record.label for record in self.records)
-        return [said[label] for label in shown if label in said]
+        return [notes.read(said[label]) for label in shown if label in said]
 
     def known(self, record: Record) -> Record:
         """The record of the same cell in these folders, with this record's label: predictions are found by it."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from tta_bench.measure import confidence
 from tta_bench.measure.collapse import WINDOW, collapsed_at
+from tta_bench.notes import Note, info, warning
 from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.report.rows import Comparison, Row
@@ -18,7 +19,7 @@ from tta_bench.report.values import FAILED, NONE, Table, Value
 
 COLUMNS = ("worst class %", "it is", "ECE %", "Brier", "AURC %", "surest half %", "collapsed", "resets")
 MOST_CLASSES = 20  # of a table by class: more do not fit
-NOTES = (
+NOTES = (  # what the columns mean
     "worst class: accuracy on a stream's worst class, mean over streams; it is: the class that is worst most often.",
     "Brier: squared distance of all classes' probabilities from the truth, from 0 to 2; lower is better.",
     "AURC: share of errors among the surest images, averaged over all coverages; lower is better.",
@@ -49,7 +50,7 @@ def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
     return found
 
 
-def collapse_notes(comparison: Comparison, runs: Runs) -> list[str]:
+def collapse_notes(comparison: Comparison, runs: Runs) -> list[Note]:
     """A warning for each row that collapsed, which names its earliest collapse."""
     notes = []
     for row in comparison.rows:
@@ -58,14 +59,14 @@ def collapse_notes(comparison: Comparison, runs: Runs) -> list[str]:
             (record, batch), streams = min(found, key=lambda one: one.batch), len(row.done)
             where = f"{record.cell.name}, seed {record.cell.seed}, at batch {batch + 1} of {len(record.batch_seconds)}"
             more = f" ({len(found)} of {streams} streams)" if len(found) > 1 else ""
-            notes.append(f"WARNING {row.label} collapsed on {where}{more}.")
+            notes.append(warning(f"{row.label} collapsed on {where}{more}."))
     return notes
 
 
 def stress_table(comparison: Comparison, runs: Runs) -> Table:
     """One line per row, averaged over its streams."""
     rows = tuple((row.label, _line(row, comparison, runs)) for row in comparison.rows)
-    return Table(f"{comparison.suite}: under stress", COLUMNS, rows, (*comparison.notes, *NOTES))
+    return Table(f"{comparison.suite}: under stress", COLUMNS, rows, (*comparison.notes, *map(info, NOTES)))
 
 
 def class_table(comparison: Comparison, runs: Runs) -> Table:
@@ -75,9 +76,8 @@ def class_table(comparison: Comparison, runs: Runs) -> Table:
     notes = [*comparison.notes]
     if len(classes) > MOST_CLASSES:
         means = {name: statistics.fmean(own[name] for own in found.values() if name in own) for name in classes}
-        notes.append(
-            f"The {MOST_CLASSES} worst of {len(classes)} classes; tta_bench.predictions(folder) has all images."
-        )
+        text = f"The {MOST_CLASSES} worst of {len(classes)} classes; tta_bench.predictions(folder) has all images."
+        notes.append(info(text))
         classes = sorted(sorted(classes, key=lambda name: means[name])[:MOST_CLASSES])
     rows = tuple(
         (label, tuple(Value(own[name]) if name in own else Value() for name in classes)) for label, own in found.items()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tta_bench.errors import UserError
+from tta_bench.notes import Level
 from tta_bench.records.record import Record
 from tta_bench.report.choose import KEYS, Filter, comparison, matching
 from tta_bench.report.rows import Comparison
@@ -80,7 +81,7 @@ def table(found: Sequence[Point], axis: str) -> Table:
     columns = (*(point.name for point in found), *(f"seen % at {point.name}" for point in shown))
     first = found[0].found
     title = f"{first.suite}: average accuracy (%) over {len(first.tasks)} tasks, by {TITLES[axis]}"
-    notes = dict.fromkeys(note for point in found for note in point.found.notes if not note.startswith("Left out"))
+    notes = dict.fromkeys(note for point in found for note in point.found.notes if note.level != Level.LEFT_OUT)
     return Table(title, columns, mark_best(rows, len(found)), tuple(notes))
 
 

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tta_bench.notes import Level, Note, info, warning
 from tta_bench.papers.baseline import own_table
 from tta_bench.records.record import Record
 from tta_bench.report import names
@@ -47,8 +48,8 @@ def scoring_columns(comparison: Comparison) -> tuple[str, ...]:
     return (*SCORING, SEEN) if is_live(comparison) else SCORING
 
 
-def scoring_note(comparison: Comparison) -> str:
-    return f"{SCORING_NOTE}{SEEN_NOTE}" if is_live(comparison) else SCORING_NOTE
+def scoring_note(comparison: Comparison) -> Note:
+    return info(f"{SCORING_NOTE}{SEEN_NOTE}" if is_live(comparison) else SCORING_NOTE)
 
 
 def is_live(comparison: Comparison) -> bool:
@@ -63,8 +64,13 @@ def accuracy_table(comparison: Comparison) -> Table:
         for row in comparison.rows
     ]
     columns = (*names.columns(tasks), "Avg.", *scoring_columns(comparison))
-    note = scoring_note(comparison)
-    own = (*_seed_note(comparison), note, *_failures(comparison), *_remarks(comparison), *_resets(comparison))
+    own = (
+        _seed_note(comparison),
+        scoring_note(comparison),
+        *_failures(comparison),
+        *_remarks(comparison),
+        *_resets(comparison),
+    )
     notes = (*comparison.notes, *own, *names.legend(tasks))
     return Table(f"{comparison.suite}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
 
@@ -78,7 +84,7 @@ def ablation_table(comparison: Comparison) -> Table:
         settings = ", ".join(differing(cell, twins))
         variant = f"{cell.method}: {settings}" if settings else cell.method
         rows.append((row.label, (average(row, comparison.tasks), *scoring(row, live=live), Value(word=variant))))
-    notes = (*comparison.notes, *_seed_note(comparison), scoring_note(comparison))
+    notes = (*comparison.notes, _seed_note(comparison), scoring_note(comparison))
     title = f"{comparison.suite}: average accuracy (%) over {len(comparison.tasks)} tasks"
     return Table(title, ("Avg.", *scoring_columns(comparison), "variant"), mark_best(rows, 1), notes)
 
@@ -127,29 +133,30 @@ def per_seed(row: Row, tasks: Sequence[str]) -> list[list[float]]:
     return [list(scores.values()) for scores in found.values()]
 
 
-def _seed_note(comparison: Comparison) -> list[str]:
+def _seed_note(comparison: Comparison) -> Note:
     seeds = sorted({record.cell.seed for record in comparison.records})
     if len(seeds) == 1:
-        return [f"Seed {seeds[0]}."]
-    return [f"Mean ± standard deviation over seeds {', '.join(map(str, seeds))}."]
+        return info(f"Seed {seeds[0]}.")
+    return info(f"Mean ± standard deviation over seeds {', '.join(map(str, seeds))}.")
 
 
-def _failures(comparison: Comparison) -> list[str]:
+def _failures(comparison: Comparison) -> list[Note]:
     return [
-        f"FAILED {row.label} on {record.cell.name}, seed {record.cell.seed}: {record.reason}"
+        Note(Level.FAILED, f"{row.label} on {record.cell.name}, seed {record.cell.seed}: {record.reason}")
         for row in comparison.rows
         for record in row.records
         if record.status != "done"
     ]
 
 
-def _remarks(comparison: Comparison) -> list[str]:
+def _remarks(comparison: Comparison) -> list[Note]:
     """What methods did besides adapting, each once."""
-    found = {f"WARNING {row.label}: {remark}." for row in comparison.rows for r in row.done for remark in r.remarks}
-    return sorted(found)
+    found = {f"{row.label}: {remark}." for row in comparison.rows for r in row.done for remark in r.remarks}
+    return [warning(text) for text in sorted(found)]
 
 
-def _resets(comparison: Comparison) -> list[str]:
+def _resets(comparison: Comparison) -> list[Note]:
     counts = {row.label: sum(record.resets for record in row.records) for row in comparison.rows}
     resets = [f"{label} {count}" for label, count in counts.items() if count]
-    return [f"Resets to the source weights by the method itself: {', '.join(resets)}."] if resets else []
+    text = f"Resets to the source weights by the method itself: {', '.join(resets)}."
+    return [info(text)] if resets else []

@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tta_bench.notes import Note
+
 NONE, MISSING, FAILED = "–", "missing", "failed"
-LOUD = ("FAILED", "NOT ", "WARNING")  # how notes begin that must not be overlooked
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Value:
     digits: int = 1
     best: bool = False
     signed: bool = False  # a difference: its sign is always shown
+    reasons: tuple[str, ...] = ()  # marks of the notes that say why
 
     def __str__(self) -> str:
         if self.word or math.isnan(self.mean):
@@ -49,7 +51,7 @@ class Table:
     title: str
     columns: tuple[str, ...]  # without the first, which holds the labels
     rows: tuple[tuple[str, tuple[Value, ...]], ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     head: str = "method"  # of the first column
 
 

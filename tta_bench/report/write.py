@@ -11,6 +11,7 @@ from rich.console import Console
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.files import folder_below, write_whole
+from tta_bench.notes import info
 from tta_bench.records.record import Record
 from tta_bench.report import differences, latex, leaderboard, render, sweep
 from tta_bench.report.orders import orders_table
@@ -66,7 +67,7 @@ def report_runs(
 def write_difference(found: differences.Difference, suite: str, folder: Path) -> list[Path]:
     """The comparison of two rows as files."""
     table = differences.table(found, suite)
-    whole = replace(table, notes=(differences.sentence(found), *table.notes))
+    whole = replace(table, notes=(info(differences.sentence(found)), *table.notes))
     texts = {
         "compare.md": render.markdown(whole),
         "compare.csv": render.csv_text(table),
@@ -129,13 +130,11 @@ def _more_files(comparison: Comparison, runs: Runs, formats: Sequence[str], tabl
 
 
 def _with_notes(comparison: Comparison, runs: Runs) -> Comparison:
-    """With what the folders say: warnings, and how settings were chosen, which is a warning only if it says so."""
-    warnings = map(_loud, [*runs.warnings(), *collapse_notes(comparison, runs)])
-    return replace(comparison, notes=(*warnings, *runs.chosen(), *comparison.notes))
-
-
-def _loud(warning: str) -> str:
-    return warning if warning.startswith("WARNING") else f"WARNING {warning}"
+    """With what the folders say: warnings, and how settings were chosen."""
+    return replace(
+        comparison,
+        notes=(*runs.warnings(), *collapse_notes(comparison, runs), *runs.chosen(), *comparison.notes),
+    )
 
 
 def _write(folder: Path, files: dict[str, str]) -> list[Path]:

@@ -21,6 +21,7 @@ from filelock import FileLock
 from tta_bench.checked import parse, validate
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
+from tta_bench.notes import warning
 from tta_bench.runs.choices import Choices
 from tta_bench.settings import Settings
 from tta_bench.suites.suite import Suite
@@ -66,7 +67,7 @@ class Tuned:
         by = "" if self.criterion == ACCURACY else f" by {self.criterion}"
         how = f"{label}: settings chosen on {where}{by}, the best of {len(self.tried)}."
         shared = [task for task in tasks if task in self.tasks and self.data.get("kind") == suite.data.get("kind")]
-        return f"WARNING {how} This table scores {', '.join(shared)} too." if shared else how
+        return str(warning(f"{how} This table scores {', '.join(shared)} too.")) if shared else how
 
 
 def choose(tried: Sequence[Trial], criterion: str = ACCURACY, **conditions: Any) -> Tuned:

@@ -134,7 +134,7 @@ def _read(submission: Submission, runs: Runs) -> Run:
         shown.suite,
         shown.tasks,
         tuple(_row(line, shown.tasks, runs) for line in lines),
-        (*runs.warnings(), *shown.notes),
+        tuple(map(str, (*runs.warnings(), *shown.notes))),
         hashlib.sha256(content).hexdigest(),
         len(content),
     )

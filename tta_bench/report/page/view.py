@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tta_bench.notes import Level, Note
 from tta_bench.records.record import Record
 from tta_bench.report import names
 from tta_bench.report.page.data import Line
 from tta_bench.report.rows import Comparison, Row
-from tta_bench.report.values import FAILED, LOUD, NONE, Table, Value
+from tta_bench.report.values import FAILED, NONE, Table, Value
 
 SHADES = 8
 ABOUT = {
@@ -56,7 +56,7 @@ class LeaderboardRow:
 @dataclass(frozen=True)
 class PaperRow:
     label: str
-    cells: tuple[tuple[str, list[str]], ...]  # a text, and the letters of the reasons that it stands for
+    cells: tuple[tuple[str, tuple[str, ...]], ...]  # a text, and the letters of the reasons that it stands for
     is_difference: bool
 
 
@@ -84,13 +84,13 @@ def facts(comparison: Comparison) -> list[str]:
     ]
 
 
-def warnings(notes: Sequence[str]) -> list[str]:
+def warnings(notes: Sequence[Note]) -> list[str]:
     """What must be read before any number; failures have a table of their own."""
-    return [note for note in notes if note.startswith(LOUD) and not note.startswith("FAILED")]
+    return [str(note) for note in notes if note.is_loud and note.level != Level.FAILED]
 
 
-def quiet(notes: Sequence[str]) -> list[str]:
-    return [note for note in notes if not note.startswith(LOUD)]
+def quiet(notes: Sequence[Note]) -> list[str]:
+    return [str(note) for note in notes if not note.is_loud]
 
 
 def heads(tasks: Sequence[str], lines: Sequence[Line]) -> list[Head]:
@@ -153,23 +153,13 @@ def paper(table: Table) -> PaperView:
         tuple(
             PaperRow(
                 label,
-                tuple((str(value), _letters(value.word)) for value in values),
+                tuple((str(value), value.reasons) for value in values),
                 len(values) > 1 and all(value.signed for value in values[:-1]),
             )
             for label, values in table.rows
         ),
-        tuple((note, _letter(note)) for note in table.notes),
+        tuple((str(note), note.mark) for note in table.notes),
     )
-
-
-def _letters(word: str) -> list[str]:
-    why = re.fullmatch(r"no: ([a-z ]+)", word)
-    return why[1].split() if why else []
-
-
-def _letter(note: str) -> str:
-    why = re.match(r"Not comparable, ([a-z]+): ", note)
-    return why[1] if why else ""
 
 
 def _costs(lines: Sequence[Line]) -> list[str]:
