@@ -148,7 +148,12 @@ class Made(Engine):
 
 
 def supervisor(
-    engine: Engine, store: Store, specs: list[CellSpec], watcher: Watcher | None = None, retries: int = 2, name: str = ""
+    engine: Engine,
+    store: Store,
+    specs: list[CellSpec],
+    watcher: Watcher | None = None,
+    retries: int = 2,
+    name: str = "",
 ) -> Supervisor:
     """A supervisor of made workers that does not sleep."""
     queue = Queue(store, map(make_entry, specs), "cpu", retries)

@@ -20,6 +20,7 @@ from tta_bench.runs.spec import CellSpec
 
 AGAIN = 10.0  # seconds until a scheduler that has refused replacements is asked again
 PATIENCE = 600.0  # seconds to go on asking it when no worker is left
+GONE = "workers ended without leaving its record"
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Supervisor:
     workers: list[Worker] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     _reasons: dict[str, str] = field(default_factory=dict)  # why a cell was not finished, by spec
-    _reason: str = "workers ended without leaving its record"  # why all of them were not
+    _reason: str = GONE  # why all of them were not
     _refusals: int = 0  # workers on machines with other code, weights or images
     _started: int = 0  # workers since the last record
     _submitted: list[JobFolder] = field(default_factory=list)
@@ -256,8 +257,8 @@ def _last_ending(queue: Queue, last: Try) -> str:
     jobs = {job.name: job for job in JobFolder.all(queue.store)}
     if last.job not in jobs:
         return f"worker {last.worker} on {last.host} died"
-    job = jobs[last.job]
-    return _ending(job, last.worker, Life.read(job.life_file(last.worker)), State(ENDED))
+    job, life = jobs[last.job], Life.read(jobs[last.job].life_file(last.worker))
+    return GONE if life.exit == FINISHED else _ending(job, last.worker, life, State(ENDED))
 
 
 def _ending(job: JobFolder, index: int, life: Life, state: State) -> str:
