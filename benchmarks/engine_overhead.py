@@ -20,13 +20,13 @@ from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.records.store import Store
 from tta_bench.runs import execute
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
 from tta_bench.runs.workers import Workers
 from tta_bench.suites import suite
 
-CHOICES = Choices(tasks=("contrast", "fog", "snow"), methods=("source", "tent"), seeds=(0, 1), limit=64)
+OPTIONS = RunOptions(tasks=("contrast", "fog", "snow"), methods=("source", "tent"), seeds=(0, 1), limit=64)
 
 
 class Timed(execute.Cells):
@@ -46,7 +46,7 @@ class Timed(execute.Cells):
 
 def main() -> None:
     torch.set_num_threads(1)
-    site, asked = Site(device="cpu"), specs(suite.load("digits-c-5"), CHOICES)
+    site, asked = Site(device="cpu"), specs(suite.load("digits-c-5"), OPTIONS)
     binder = Binder(site)
     cells = tuple(Entry(spec, 1.0, Expected.of(binder.bind(spec).cell)) for spec in asked)
     execute.Cells = Timed  # type: ignore[misc]

@@ -156,14 +156,6 @@ def test_the_columns_of_frames_are_listed(run: Path) -> None:
     assert ", ".join(tta_bench.predictions(run).columns) in " ".join(NOTEBOOK.split())
 
 
-def test_the_arguments_of_run_are_listed() -> None:
-    import inspect
-
-    arguments = set(inspect.signature(tta_bench.run).parameters) - {"methods", "suite", "watcher"}
-    listed = section(NOTEBOOK, "Run").partition("options of the command:")[2].partition(". ")[0]
-    assert set(re.findall(r"`(\w+)`", listed)) == arguments
-
-
 def test_the_links_lead_somewhere() -> None:
     for file in [
         ROOT / "README.md",

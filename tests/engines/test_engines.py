@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.denied import denied
 from tests.support.engines import make_job, make_spec
-from tta_bench.cli.engines import pairs
+from tta_bench.checked.readers import sbatch
 from tta_bench.cli.main import main
 from tta_bench.engines import Options, engine_class, engines
 from tta_bench.engines.base import Engine, State
@@ -34,7 +34,7 @@ def test_built_in_engines_come_through_entry_points() -> None:
     assert {"local", "manual", "slurm", "ray"} <= set(engines().names())
     assert issubclass(engine_class("local"), Engine)
     with pytest.raises(UserError, match="unknown engine 'slrm'; did you mean 'slurm'"):
-        Fleet("slrm", Options(), Path("run"))
+        Fleet("slrm", Options())
 
 
 def test_ray_workers_say_when_their_device_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_options_that_cannot_work_are_refused(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match=message):
-        Fleet(name, options, Path("run"))
+        Fleet(name, options)
 
 
 def test_zero_jobs_are_refused() -> None:
@@ -87,7 +87,7 @@ def test_a_class_of_this_process_cannot_run_elsewhere(monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(installed().given, "mine", object)
     with pytest.raises(UserError, match="method 'mine' is a class of this process, which workers cannot import"):
-        Fleet("local", Options(), Path("run")).check([make_spec("mine")], Site())
+        Fleet("local", Options()).check([make_spec("mine")], Site(), Path("run"))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_bad_input_is_one_line(
     ],
 )
 def test_values_of_slurm_options_may_be_lists(text: str, options: dict[str, str]) -> None:
-    assert pairs(text) == options
+    assert sbatch(text) == options
 
 
 def test_more_workers_than_a_job_of_another_scheduler_has_end_well(
@@ -160,7 +160,7 @@ def test_a_worker_that_may_not_write_is_one_line(tmp_path: Path, capsys: pytest.
 def test_ray_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"--on ray: Ray is not installed: pip install 'tta-bench\[ray\]'"):
-        Fleet("ray", Options(), Path("run"))
+        Fleet("ray", Options())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tta_bench.records.live import Live
 from tta_bench.records.store import Store
 from tta_bench.report import sweep
 from tta_bench.report.choose import comparison
-from tta_bench.runs.choices import Choices
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
 
@@ -55,7 +55,7 @@ def test_a_sweep_runs_the_suite_at_each_value(tmp_path: Path, axis: str, values:
 
 def test_an_option_of_the_command_line_is_the_only_value(tmp_path: Path) -> None:
     file = swept(tmp_path, "stream_speed: [0, 1, 2]")
-    assert {spec.live for spec in requests(file, live=Live(3))} == {Live(3)}
+    assert {spec.live for spec in requests(file, stream_speed=3)} == {Live(3)}
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_a_bad_sweep_is_one_line(tmp_path: Path, text: str, said: str) -> None:
 
 def test_the_packaged_sweeps_have_cells() -> None:
     for name, count in (("digits-speed", 4), ("digits-batch-size", 8), ("digits-length", 5), ("digits-severity", 5)):
-        assert len(specs(suite.load(name), Choices(tasks=("fog",)))) == 6 * count
+        assert len(specs(suite.load(name), RunOptions(tasks=("fog",)))) == 6 * count
 
 
 def test_a_stream_that_waits_can_be_asked_for() -> None:
-    assert len(specs(suite.load("digits-speed"), Choices(tasks=("fog",), waits=True))) == 6
+    assert len(specs(suite.load("digits-speed"), RunOptions(tasks=("fog",), stream_speed=0))) == 6
 
 
 @pytest.fixture

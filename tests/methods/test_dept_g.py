@@ -273,7 +273,7 @@ def test_prompts_that_were_trained_again_under_the_same_name_run_again(small_sui
     overrides = {"dept-g": {"prompts": str(path)}}
 
     def run() -> tuple[str, bool]:
-        asked = requests(small_suite, overrides=overrides, **words)
+        asked = requests(small_suite, set=overrides, **words)
         store = Store.create(tmp_path / "run", "small")
         known = finished(asked, CPU, store)
         (record,) = run_left(asked, Binder(CPU), store, Watcher()).values()

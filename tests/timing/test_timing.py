@@ -16,9 +16,10 @@ from tests.support.cli import Cli
 from tta_bench.cli.options import seconds
 from tta_bench.cli.timing import percent
 from tta_bench.errors import UserError
+from tta_bench.measure import baseline
+from tta_bench.measure.baseline import Baseline, Identity, Timing
 from tta_bench.measure.ratio import Ratio
-from tta_bench.timing import baseline, output
-from tta_bench.timing.baseline import Baseline, Identity, Timing
+from tta_bench.timing import output
 from tta_bench.timing.measure import FIRST_CHECK, Budget, Pair, Step, measure, noise
 from tta_bench.timing.ratio import LEVEL, estimate
 from tta_bench.timing.session import Result, compare_sides

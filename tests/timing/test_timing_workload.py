@@ -9,9 +9,10 @@ import torch
 
 from tests.support import trees
 from tests.support.cli import Cli
+from tta_bench.measure import baseline
 from tta_bench.models import checkpoint
 from tta_bench.models.names import findable
-from tta_bench.timing import baseline, steps
+from tta_bench.timing import steps
 from tta_bench.timing.sides import LocalSide
 from tta_bench.timing.workload import Spec, prepare, repeat
 

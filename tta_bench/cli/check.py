@@ -7,14 +7,14 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from tta_bench.cli import clock, options
+from tta_bench.cli import options
 from tta_bench.system import in_background, without_collector
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.preflight.findings import Finding
-    from tta_bench.runs.choices import Choices
+    from tta_bench.runs.options import RunOptions
     from tta_bench.runs.site import Site
     from tta_bench.suites.suite import Suite
 
@@ -26,7 +26,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Check the data, weights, methods and settings of a run, and try every method on a few images. "
         "Takes the options of run.",
     )
-    options.add_choices(verb)
+    options.add(verb, options.OF_CHECK)
     verb.add_argument(
         "--every-image",
         action="store_true",
@@ -40,15 +40,14 @@ _CONTRACT = "instead, run the contract tests of each method on a small ViT; take
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.suites import suite
+    from tta_bench.runs.launch import resolve
 
     console = options.console()
-    chosen = suite.load(args.suite)
-    choices = clock.timed(chosen, options.choices(args, chosen), args)  # a typo is reported before torch is imported
+    suite, asked, _ = resolve(options.of(args))  # a typo is reported before torch is imported
     if args.contract:
-        return _check_promises(chosen, choices, console)
-    site = options.site(args)
-    findings = _check_every_image(chosen, choices, site, console) if args.every_image else _check(chosen, choices, site)
+        return _check_promises(suite, asked, console)
+    site = asked.site
+    findings = _check_every_image(suite, asked, site, console) if args.every_image else _check(suite, asked, site)
     for finding in findings:
         mark, style = ("ok   ", "green") if finding.ok else ("ERROR", "bold red")
         line = f"{mark} {finding.what}: {finding.text}"
@@ -58,13 +57,13 @@ def run(args: argparse.Namespace) -> int:
     return 2 if wrong else 0
 
 
-def _check_promises(suite: Suite, choices: Choices, console: Console) -> int:
+def _check_promises(suite: Suite, asked: RunOptions, console: Console) -> int:
     """Whether methods keep the promises that `Method` makes for them."""
-    from tta_bench.runs.choices import refuse_misnamed
+    from tta_bench.runs.misnamed import refuse_misnamed
     from tta_bench.runs.spec import row_of
 
-    refuse_misnamed(suite, choices)
-    rows = [row_of(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
+    refuse_misnamed(suite, asked)
+    rows = [row_of(label, suite, asked) for label in asked.methods or suite.methods]
     from tta_bench.testing import PROMISES, check_promises
 
     broken = 0
@@ -80,20 +79,20 @@ def _check_promises(suite: Suite, choices: Choices, console: Console) -> int:
     return 2 if broken else 0
 
 
-def _check(suite: Suite, choices: Choices, site: Site) -> list[Finding]:
+def _check(suite: Suite, asked: RunOptions, site: Site) -> list[Finding]:
     """All findings. Importing torch and listing ImageNet-C take seconds each, so they run at the same time."""
     from tta_bench.preflight.findings import in_data
 
-    with nullcontext() if "torch" in sys.modules else in_background(in_data, suite, choices, site) as data:
+    with nullcontext() if "torch" in sys.modules else in_background(in_data, suite, asked, site) as data:
         with without_collector():
             import timm  # noqa: F401  (for its models, which `check` is about to load)
 
             from tta_bench.preflight.check import check
 
-        return check(suite, choices, site, data)
+        return check(suite, asked, site, data)
 
 
-def _check_every_image(suite: Suite, choices: Choices, site: Site, console: Console) -> list[Finding]:
+def _check_every_image(suite: Suite, asked: RunOptions, site: Site, console: Console) -> list[Finding]:
     """All findings, with a bar while images are opened: it needs the terminal, so no other process does this."""
     from tta_bench.cli.progress import progress
     from tta_bench.preflight.check import check
@@ -105,6 +104,6 @@ def _check_every_image(suite: Suite, choices: Choices, site: Site, console: Cons
             def on_opened(task: str, done: int, total: int) -> None:
                 bar.update(f"opening {task}", done, total)
 
-            return in_data(suite, choices, site, sample=None, on_opened=on_opened)
+            return in_data(suite, asked, site, sample=None, on_opened=on_opened)
 
-    return check(suite, choices, site, data)
+    return check(suite, asked, site, data)

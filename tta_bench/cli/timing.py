@@ -16,7 +16,7 @@ from tta_bench.suites import suite
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.timing.baseline import Baseline
+    from tta_bench.measure.baseline import Baseline
     from tta_bench.timing.session import Result, ShowStatus
     from tta_bench.timing.workload import Spec
 
@@ -140,7 +140,7 @@ def run_check(args: argparse.Namespace) -> int:
 
 
 def _against_baseline(args: argparse.Namespace, show: ShowStatus) -> Result:
-    from tta_bench.timing import baseline
+    from tta_bench.measure import baseline
     from tta_bench.timing.measure import Budget
     from tta_bench.timing.session import check
     from tta_bench.timing.workload import prepare, repeat
@@ -178,11 +178,12 @@ def _against_revision(args: argparse.Namespace, show: ShowStatus) -> Result:
 
 def spec(args: argparse.Namespace) -> Spec:
     """The workload that the options ask for."""
-    from tta_bench.runs.choices import Choices, refuse_unknown
+    from tta_bench.runs.misnamed import refuse_unknown
+    from tta_bench.runs.options import RunOptions
 
     chosen = suite.load(args.suite or suite.SMALL)
     for name in args.methods or ():
-        refuse_unknown(name, chosen, Choices())  # a typo is reported before torch is imported
+        refuse_unknown(name, chosen, RunOptions())  # a typo is reported before torch is imported
     from tta_bench.timing.workload import Spec
 
     given = {key: getattr(args, key) for key in (*WORKLOAD, "methods") if getattr(args, key) is not None}

@@ -138,7 +138,7 @@ def _from_workers(images: ImageSet, plan: list[Indices], workers: int) -> Batche
         if "killed by signal" in str(error) or "exited unexpectedly" in str(error):
             reason = str(error).splitlines()[0]
             raise RunStopped(
-                f"a process that reads images died ({reason}): memory may be too small, try fewer --workers"
+                f"a process that reads images died ({reason}): memory may be too small, try fewer --readers"
             ) from error
         raise
     finally:

@@ -26,7 +26,7 @@ OPTIONS = {"gpus": "--gpus", "submit": "--slurm", "gpus_per_cell": "--gpus-per-c
 class Fleet:
     """The workers of one command, on an engine."""
 
-    def __init__(self, name: str, options: Options, folder: Path, retries: int = 2) -> None:
+    def __init__(self, name: str, options: Options, retries: int = 2) -> None:
         self.name, _, address = name.partition("=")
         options = replace(options, address=address) if address else options
         cls = engine_class(self.name)
@@ -35,10 +35,10 @@ class Fleet:
                 raise UserError(f"{option} does not apply to --on {self.name}{_home(field)}")
         self.engine = cls(options)
         self._retries = retries
-        self._first = JobFolder(Store(folder), JobFolder.new_name())
+        self._first = JobFolder.new_name()
         self._entries: list[Entry] = []
 
-    def check(self, requests: list[CellSpec], site: Site) -> None:
+    def check(self, requests: list[CellSpec], site: Site, folder: Path) -> None:
         """Refuse what cannot run, and find out what each cell's identity must be on other machines; for `launch`."""
         require("torch")  # a worker that cannot import it would only be seen to die
         for spec in requests:
@@ -47,7 +47,7 @@ class Fleet:
                     f"method '{spec.method}' is a class of this process, which workers cannot import: "
                     "package it (docs/methods.md), or run without on= and jobs="
                 )
-        self.engine.warm_up(self._first, min(self.engine.jobs, len(requests)), site)
+        self.engine.warm_up(JobFolder(Store(folder), self._first), min(self.engine.jobs, len(requests)), site)
         from tta_bench.runs.bind import Binder
         from tta_bench.runs.execute import refuse_unfit
 
@@ -88,7 +88,7 @@ class Fleet:
 
     def _supervisor(self, queue: Queue, ready: Launch, watcher: Watcher, in_seconds: bool) -> Supervisor:
         job = Job(self.name, self.engine.jobs, ready.site.to_json(), (), self._retries, in_seconds)
-        return Supervisor(self.engine, queue, job, watcher, self._first.name)
+        return Supervisor(self.engine, queue, job, watcher, self._first)
 
     def __enter__(self) -> Fleet:
         return self

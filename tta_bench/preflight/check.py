@@ -15,7 +15,9 @@ from tta_bench.preflight import findings
 from tta_bench.preflight.findings import Finding, Findings
 from tta_bench.preflight.trial import BATCH, BATCHES, try_out
 from tta_bench.runs.bind import Binder, model_name, refuse_many_models
-from tta_bench.runs.choices import Choices, refuse_unknown, refuse_unused_settings
+from tta_bench.runs.clock import lives
+from tta_bench.runs.misnamed import refuse_unknown, refuse_unused_settings
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import CellSpec, Row, row_of, spec_of
@@ -25,46 +27,51 @@ MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take half a minute on a CPU;
 PROBE = Row("source", "source", {})  # for checking data and weights, whatever the methods are
 
 
-def check(suite: Suite, choices: Choices, site: Site, data: Callable[[], list[Finding]] | None = None) -> list[Finding]:
+def check(
+    suite: Suite, options: RunOptions, site: Site, data: Callable[[], list[Finding]] | None = None
+) -> list[Finding]:
     """Check device, methods, data and weights independently, and try every method on a few images.
 
     `data` returns the findings in the data, if another process checks it.
     """
     found, place = Findings(), Binder(site)
     device = found.note("device", lambda: place.device, lambda d: f"{d} ({environment.device_name(d)})")
-    if choices.amp and device is not None:
+    if options.amp and device is not None:
         found.note("--amp", lambda: refuse_missing_bf16(device), lambda _: "bf16 works")
     if site.cache is not None:
         refuse_unwritable_cache(site.cache)
-    labels = choices.methods or tuple(suite.methods)
+    labels = tuple(options.methods or suite.methods)
     rows = [
-        found.note(f"method {label}", lambda label=label: _checked_row(label, suite, choices), _settings_line)  # type: ignore[misc]
+        found.note(f"method {label}", lambda label=label: _checked_row(label, suite, options), _settings_line)  # type: ignore[misc]
         for label in labels
     ]
-    found.note("--set", lambda: refuse_unused_settings(choices, labels), lambda _: "every setting has its method")
-    in_data = data() if data else findings.in_data(suite, choices, site)
+    if options.clock is not None:
+        known = [row for row in rows if row is not None]
+        found.note("--clock", lambda: lives(suite, options, known), lambda _: f"{options.clock} fits this run")
+    found.note("--set", lambda: refuse_unused_settings(options, labels), lambda _: "every setting has its method")
+    in_data = data() if data else findings.in_data(suite, options, site)
     found += in_data
     if not in_data[0].ok:
         return found
-    first = _note_models(found, suite, choices, place)
+    first = _note_models(found, suite, options, place)
     if first is not None:
         _try_methods(found, [row for row in rows if row is not None], first, place)
     return found
 
 
-def _checked_row(label: str, suite: Suite, choices: Choices) -> Row:
-    refuse_unknown(label, suite, choices)
-    row = row_of(label, suite, choices)
+def _checked_row(label: str, suite: Suite, options: RunOptions) -> Row:
+    refuse_unknown(label, suite, options)
+    row = row_of(label, suite, options)
     settings.check(row.method, registry.installed().load(row.method), row.settings)
     return row
 
 
-def _note_models(found: Findings, suite: Suite, choices: Choices, place: Binder) -> CellSpec | None:
+def _note_models(found: Findings, suite: Suite, options: RunOptions, place: Binder) -> CellSpec | None:
     """Load the model of every task, once each; returns a request on the first task with a model."""
     models: dict[str, SourceModel | None] = {}
     first = None
-    for task in choices.tasks or suite.tasks:
-        spec = spec_of(suite, choices, PROBE, (task,), (choices.seeds or suite.seeds)[0])
+    for task in tuple(options.tasks or suite.tasks):
+        spec = spec_of(suite, options, PROBE, (task,), (options.seeds or suite.seeds)[0])
         try:
             name = model_name(spec, task, place.dataset(spec))
         except UserError:
@@ -76,8 +83,8 @@ def _note_models(found: Findings, suite: Suite, choices: Choices, place: Binder)
                 lambda model: f"weights {model.weights_hash}, mean {model.mean[0]:g}, std {model.std[0]:g}",
             )
             first = first or (spec if models[name] else None)
-    if choices.scenario.joins_tasks:
-        joined = spec_of(suite, choices, PROBE, choices.tasks or suite.tasks, 0)
+    if options.protocol.joins_tasks:
+        joined = spec_of(suite, options, PROBE, tuple(options.tasks or suite.tasks), 0)
         found.note("--scenario", lambda: refuse_many_models(joined, models), lambda _: "has one model")
     return first
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.datasets.base import SAMPLE
 from tta_bench.errors import UserError
-from tta_bench.runs.choices import Choices
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.streams.changing import inspect
 from tta_bench.streams.scenarios import Ccc, Scenario
@@ -45,11 +45,11 @@ class Findings(list[Finding]):
 
 
 def in_data(
-    suite: Suite, choices: Choices, site: Site, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
+    suite: Suite, options: RunOptions, site: Site, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
 ) -> list[Finding]:
     """Count classes and images of every task and open a sample, or all images, with progress to `on_opened`."""
     findings = Findings()
-    tasks = choices.tasks or suite.tasks
+    tasks = tuple(options.tasks or suite.tasks)
     dataset = findings.note(
         "data",
         lambda: open_dataset(suite.data, tasks, site.data_root),
@@ -57,12 +57,12 @@ def in_data(
     )
     if dataset is None:
         return findings
-    if isinstance(choices.scenario, Ccc):
-        where = suite.name, (choices.seeds or suite.seeds)[0], tasks, site.data_root
-        findings.note("ccc", lambda: inspect(choices.scenario, dataset, suite.data, *where), str)  # type: ignore[arg-type]
+    if isinstance(options.protocol, Ccc):
+        where = suite.name, (options.seeds or suite.seeds)[0], tasks, site.data_root
+        findings.note("ccc", lambda: inspect(options.protocol, dataset, suite.data, *where), str)  # type: ignore[arg-type]
         return findings
     try:
-        for name, level, task in _levels(choices.scenario, tasks, dataset):
+        for name, level, task in _levels(options.protocol, tasks, dataset):
             report = partial(on_opened, name) if on_opened else None
             findings.note(f"task {name}", partial(level.inspect, task, sample=sample, on_opened=report), str)
     except UserError as error:  # the scenario does not fit this data

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from tta_bench.measure import environment
+from tta_bench.measure.baseline import Baseline, Timing
 from tta_bench.measure.ratio import Ratio
-from tta_bench.timing.baseline import Baseline, Timing
 from tta_bench.timing.measure import Budget, Pair, measure, noise
 from tta_bench.timing.sides import LocalSide, Side, SideFailed
 from tta_bench.timing.verdict import RatioGate, Verdict, changed_settings, exact_gate, missing

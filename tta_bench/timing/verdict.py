@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tta_bench.measure.baseline import Timing
 from tta_bench.measure.ratio import Ratio
-from tta_bench.timing.baseline import Timing
 from tta_bench.timing.ratio import LEVEL
 
 Outcome = Literal["ok", "more work", "slower", "cannot tell", "new"]

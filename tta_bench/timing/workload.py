@@ -9,15 +9,14 @@ from typing import Any
 
 from tta_bench import settings
 from tta_bench.errors import UserError
+from tta_bench.measure.baseline import Identity
 from tta_bench.models.names import findable
 from tta_bench.runs.bind import Binder, model_name
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.host import Work
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.session import read, source_batches
-from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
-from tta_bench.timing.baseline import Identity
 from tta_bench.timing.steps import Workload
 
 REFERENCE = "source"
@@ -51,17 +50,20 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
     """Check the choices and read the batches. Source is always included: the others are measured against it."""
     chosen = suite.load(spec.suite)
     asked = spec.methods or tuple(chosen.methods)
-    choices = Choices(
+    options = RunOptions(
         methods=(REFERENCE, *(name for name in asked if name != REFERENCE)),
         model=spec.model,
         seeds=(0,),
         limit=spec.batches * (spec.batch_size or chosen.batch_size),
         batch_size=spec.batch_size,
         tasks=chosen.tasks[:1],
-        overrides=settings.parse(list(spec.set)),
+        set=spec.set,
+        data_root=data_root,
+        readers=0,
+        device=spec.device,
     )
-    place = Binder(Site(data_root=data_root, workers=0, device=spec.device))
-    requests = specs(chosen, choices)
+    place = Binder(options.site)
+    requests = specs(chosen, options)
     works = [place.bind(request) for request in requests]
     first = works[0]
     batches = list(first.stream.batches(first.cell.batch_size))
@@ -82,7 +84,7 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
         batches=images,
         source=_source(works),
     )
-    identity = _identity(spec, choices.methods, first, chosen.tasks[0])
+    identity = _identity(spec, tuple(options.methods), first, chosen.tasks[0])
     return Prepared(workload, identity, {work.label: work.cell.settings for work in works}, first)
 
 
