@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.support.engines import make_entry, make_spec
-from tests.support.records import make_record
+from tests.support.records import changed, make_record
 from tta_bench.engines.costs import ordered, passes, seconds
 from tta_bench.registry import installed
 
@@ -37,7 +36,7 @@ def test_source_comes_first_and_expensive_cells_next() -> None:
 def test_times_and_counts_of_earlier_records_are_used_first() -> None:
     entries = [make_entry(make_spec(name)) for name in ("tent", "memo", "sar")]
     tent = make_record("tent", ms=10)
-    memo = replace(make_record("memo", scenario="gradual"), samples=100, sample_forwards=900, sample_backwards=800)
+    memo = changed(make_record("memo", scenario="gradual"), samples=100, sample_forwards=900, sample_backwards=800)
     made, in_seconds = ordered(entries, [tent, memo])
     costs = {entry.spec.method: entry.cost for entry in made}
     assert in_seconds

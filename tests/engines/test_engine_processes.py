@@ -38,7 +38,7 @@ def test_local_jobs_give_the_records_of_a_plain_run_though_adapting_processes_di
     expected = {r.cell.key for r in Store.open(home / "plain").records() if r.cell.name != "contrast"}
     assert results(folder) == {key: found for key, found in results(home / "plain").items() if key in expected}
     assert ran(folder) == len(expected) == 8
-    environments = [record.environment for record in Store.open(folder).records()]
+    environments = [record.measured.environment for record in Store.open(folder).records()]
     assert all(found["shared"] and found["host"] for found in environments)
     assert {found["process"] for found in environments} == {"worker"}
     assert f"(ended): {len(expected)} of 8 cells done, 0 running, 0 waiting, 0 failed" in status(folder)

@@ -19,7 +19,7 @@ from tests.support.engines import (
     make_specs,
     save_made,
 )
-from tests.support.records import make_cell
+from tests.support.records import changed, make_cell
 from tta_bench.cli.main import main
 from tta_bench.engines.alive import Life, Sign
 from tta_bench.engines.job import Expected, JobFolder
@@ -221,7 +221,7 @@ def test_status_counts_cells_and_estimates_the_time_left(store: Store, monkeypat
     folder.keep_handle(job, {"host": "elsewhere", "processes": [{}]})
     seconds = {"adapt": 8.0, "first_batch": 1.0, "load": 1.0, "prepare": 0.5, "build": 0.5}
     record = save_made(job.cells[0], store)
-    store.save(replace(record, seconds=seconds), None)
+    store.save(changed(record, seconds=seconds), None)
     life = Life(host="n1", pid=1, at=112.0, spec=specs[1].digest, since=110.0, images=40, of=100, accuracy=0.5, done=1)
     Sign(folder.life_file(0)).show(**{name: getattr(life, name) for name in ("host", "spec", "since", "images", "of")})
     monkeypatch.setattr("tta_bench.engines.status.time.time", lambda: 114.0)

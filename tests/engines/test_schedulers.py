@@ -157,7 +157,7 @@ def test_a_record_that_is_gone_is_made_again(store: Store, soon: None) -> None:
 def test_a_record_that_is_always_gone_is_lost_with_the_reason(store: Store, soon: None) -> None:
     engine = Made(1, vanish(99))
     records, lost = supervise(engine, store, make_specs(3, 1, 1), retries=1)
-    assert sorted(record.cell.method for record in records.values()) == ["m2", "source"]
+    assert sorted(record.cell.spec.method for record in records.values()) == ["m2", "source"]
     (one,) = lost
     assert one.spec.method == "m1"
     assert one.reason == "workers ended without leaving its record (tried 2 times)"

@@ -82,7 +82,7 @@ def test_a_cell_that_kills_every_worker_is_lost_with_the_logs_last_lines(store: 
         return save_made(entry, store)
 
     records, lost = supervise(Made(workers, die), store, make_specs(3, 1, 1), retries=2)
-    assert sorted(record.cell.method for record in records.values()) == ["m2", "source"]
+    assert sorted(record.cell.spec.method for record in records.values()) == ["m2", "source"]
     assert tries == {"source": 1, "m2": 1, "m1": 3}
     (one,) = lost
     assert str(one).startswith("m1 on t0, seed 0: lost: worker ")
@@ -232,7 +232,7 @@ def test_a_cancelled_run_ends_and_its_workers_are_not_replaced(store: Store) -> 
     found = supervisor(engine, store, make_specs(3, 1, 1))
     with pytest.raises(Cancelled):
         found.run()
-    assert [record.cell.method for record in found.queue.ended.values()] == ["source"]
+    assert [record.cell.spec.method for record in found.queue.ended.values()] == ["source"]
     assert engine.submitted == [2]
     assert not list(store.claims.glob("*.tries")), "a cancelled cell was not tried in vain"
 

@@ -105,7 +105,7 @@ BAD = [
     (["nowhere", "curve"], "is not a run folder"),
     (["nowhere", "tsne"], "is not an inspection"),
     (["run", "pie"], "invalid choice"),
-    (["run", "curve", "--cost", "time"], "--cost is no option of 'curve' (which takes --tasks, --methods, --where)"),
+    (["run", "curve", "--cost", "time"], "figure curve has no option --cost (it takes --tasks, --methods, --where)"),
     (["run", "curve", "--tasks", "fgo"], "no stream 'fgo'; did you mean 'fog'"),
     (["seen", "attention", "--tasks", "fgo"], "no task 'fgo'; did you mean 'fog'"),
     (["run", "pareto", "--methods", "bettr"], "no row 'bettr'; did you mean 'better'"),
@@ -154,6 +154,6 @@ def test_a_run_notes_after_which_batches_a_method_was_reset(cli: Cli, small_suit
     command = ("run", "--suite", small_suite, "--limit", 96, "--out", out, "--methods", "sar")
     assert cli(*command, "--set", "sar.reset_threshold=10")[0] == 0  # an entropy that is always below
     for record in Store.open(out).records():
-        assert record.resets == len(record.reset_batches) > 0
+        assert record.measured.resets == len(record.measured.reset_batches) > 0
     lines = [line for panel in curve.data(out).panels for line in panel.lines]
     assert all(set(line.resets) <= {32, 64, 96} and line.resets for line in lines)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.support.folders import ORDER, make_inspection, save
-from tests.support.records import make_failure, make_record
+from tests.support.records import changed, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.figures import attention, correlation, curve, kinds, pareto, style, sweep, tsne
 from tta_bench.inspect.inspection import Inspection
@@ -32,7 +31,7 @@ def test_curve_is_the_accuracy_of_all_images_so_far(run: Path) -> None:
 @pytest.mark.filterwarnings("error")
 def test_control_characters_in_a_label_are_not_drawn(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
-    save(store, replace(make_record("m", 0.5), label="m\x1b[31m\nx"), ORDER < 50)
+    save(store, changed(make_record("m", 0.5), label="m\x1b[31m\nx"), ORDER < 50)
     with style.house_style():
         found, figure = kinds.make("curve", store.folder, {})
         style.save(figure, tmp_path / "curve", ("png",))
@@ -42,7 +41,7 @@ def test_control_characters_in_a_label_are_not_drawn(tmp_path: Path) -> None:
 def test_curve_averages_seeds_and_marks_the_resets_of_all(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     for seed, correct, batch in ((0, ORDER < 50, 2), (1, ORDER >= 50, 7)):
-        save(store, replace(make_record("m", 0.5, seed=seed), resets=1, reset_batches=[batch]), correct)
+        save(store, changed(make_record("m", 0.5, seed=seed), resets=1, reset_batches=[batch]), correct)
     (line,) = curve.data(store.folder).panels[0].lines
     np.testing.assert_allclose(line.accuracy[[0, 4, 9]], [50, 50, 50])
     np.testing.assert_allclose(line.spread[[0, 9]], [100 / np.sqrt(2), 0], atol=1e-9)
@@ -52,7 +51,7 @@ def test_curve_averages_seeds_and_marks_the_resets_of_all(tmp_path: Path) -> Non
 def test_curve_notes_what_is_missing(run: Path) -> None:
     store = Store(run)
     store.save(make_failure("broken", "no luck", task="fog"), None)
-    save(store, replace(make_record("old", 0.5, task="fog"), resets=3))
+    save(store, changed(make_record("old", 0.5, task="fog"), resets=3))
     found = curve.data(run, tasks=["fog"])
     assert [line.label for line in found.panels[0].lines] == ["source", "better", "old"]
     assert "Left out: broken, not done on fog" in found.notes
@@ -69,7 +68,7 @@ def test_a_curve_leaves_out_streams_on_which_nothing_is_done(run: Path) -> None:
 
 
 def test_the_last_batch_may_be_short() -> None:
-    record = replace(make_record("m", batch_size=32), samples=100)
+    record = changed(make_record("m", batch_size=32), samples=100)
     np.testing.assert_array_equal(curve.batch_ends(record), [32, 64, 96, 100])
 
 
@@ -84,7 +83,7 @@ def test_pareto_weighs_accuracy_against_passes_or_time(run: Path) -> None:
 def test_pareto_notes_times_from_several_machines(run: Path) -> None:
     other = {"device_name": "chip", "threads": 2, "packages": {"torch": "2.16.0"}}
     for task in ("fog", "snow"):
-        save(Store(run), replace(make_record("later", 0.6, task=task), environment=other))
+        save(Store(run), changed(make_record("later", 0.6, task=task), environment=other))
     note = "Times were measured under different conditions: chip, 2 threads, torch 2.16.0 and "
     note += "chip, 2 threads, torch unknown; --cost passes does not depend on them"
     assert note in pareto.data(run, "time", ["later"]).notes, "the Source that it is compared with counts, too"
@@ -99,8 +98,8 @@ def test_pareto_leaves_out_rows_that_are_not_whole(run: Path) -> None:
 
 
 def test_the_frontier_holds_what_nothing_beats() -> None:
-    def point(label: str, cost: float, accuracy: float) -> pareto.Point:
-        return pareto.Point(label, 0, cost, accuracy, 0)
+    def point(label: str, cost: float, accuracy: float) -> pareto.CostPoint:
+        return pareto.CostPoint(label, 0, cost, accuracy, 0)
 
     points = point("a", 1, 50), point("b", 3, 60), point("worse", 2, 40), point("same", 4, 60), point("c", 9, 61)
     frontier = pareto.Pareto(points, "passes", "", ()).frontier
@@ -139,7 +138,7 @@ def test_the_paper_of_a_suite_names_the_axis(tmp_path: Path) -> None:
     for label in ("rho-0", "rho-0.5"):
         settings = {key: value for key, value in suite.methods[label].items() if key != "method"}
         record = make_record("dpal", task="speckle_noise", suite=suite.name, data=suite.data, settings=settings)
-        save(store, replace(record, label=label))
+        save(store, changed(record, label=label))
     assert sweep.data(tmp_path / "run").axis == "ρ of the prediction networks"
 
 
@@ -167,12 +166,13 @@ def test_tsne_needs_shifts_that_differ(tmp_path: Path) -> None:
 
 def test_attention_is_compared_with_that_of_the_original(seen: Path) -> None:
     found = attention.data(seen)
-    assert found.likeness == pytest.approx({"corrupted": -1, "adapted": 1}, abs=1e-4)
+    assert found.mean_likeness == pytest.approx({"corrupted": -1, "adapted": 1}, abs=1e-4)
     fog, snow = found.examples
     assert (fog.task, snow.task) == ("fog", "snow")
     kept = Inspection.open(seen)
     np.testing.assert_array_equal(snow.image, kept.image[1])
-    for kind, shares in snow.maps.items():
+    for kind, maps in found.maps.items():
+        shares = maps[snow.at]
         assert shares.sum() == pytest.approx(1, abs=1e-5)
         raw = getattr(kept, f"attention_{kind}")[39]
         np.testing.assert_allclose(shares, raw / raw.sum(), rtol=1e-5)
@@ -183,11 +183,12 @@ def test_attention_does_without_originals(tmp_path: Path) -> None:
     folder = make_inspection(tmp_path / "no-originals", **nothing)
     with style.house_style():
         found, figure = kinds.make("attention", folder, {})
-    assert found.likeness == {}
+    assert found.mean_likeness == {}
     assert len(figure.axes) == 2 * 3, "image, before, after"
     assert correlation.data(folder).examples[0].original is None
 
 
 def test_correlation_shows_the_block_asked_for(seen: Path) -> None:
-    np.testing.assert_array_equal(correlation.data(seen).examples[1].map, Inspection.open(seen).correlation_last[39])
-    assert not correlation.data(seen, "first").examples[1].map.any()
+    last, first = correlation.data(seen), correlation.data(seen, "first")
+    np.testing.assert_array_equal(last.maps[last.examples[1].at], Inspection.open(seen).correlation_last[39])
+    assert not first.maps[first.examples[1].at].any()

@@ -11,7 +11,8 @@ from tests.support.folders import HALF, ORDER, save
 from tests.support.records import make_record
 from tests.support.works import requests
 from tta_bench.errors import UserError
-from tta_bench.figures import kinds, over
+from tta_bench.figures import kinds
+from tta_bench.figures import lines as charts
 from tta_bench.records.live import Live
 from tta_bench.records.store import Store
 from tta_bench.report import sweep
@@ -111,7 +112,7 @@ def test_the_table_of_a_sweep(folder: Path) -> None:
 def test_a_report_shows_one_speed_and_names_the_others(folder: Path) -> None:
     records = Store.open(folder).records()
     found = comparison(records, [("stream_speed", "2")])
-    assert {record.cell.live for record in found.records} == {Live(2)}
+    assert {record.cell.spec.live for record in found.records} == {Live(2)}
     assert any("stream_speed=" in note for note in map(str, comparison(records).notes))
 
 
@@ -134,9 +135,9 @@ def test_many_rows_are_named_at_the_ends_of_their_lines() -> None:
 
     from tta_bench.figures import style
 
-    lines = [over.Line(f"row{n}", n, (60 + n % 3, 60.0), (0, 0), (100, 50)) for n in range(19)]
+    lines = [charts.ChartLine(f"row{n}", n, (60 + n % 3, 60.0), (0, 0), (100, 50)) for n in range(19)]
     with style.house_style():
-        figure = over.draw(over.Over("stream speed", ("waits", "1"), tuple(lines), True, ()))
+        figure = charts.draw(charts.Chart("stream speed", ("waits", "1"), tuple(lines), True, ()))
         figure.canvas.draw()
         names = [text for text in figure.axes[0].texts if isinstance(text, Annotation)]
         assert {text.get_text() for text in names} == {line.label for line in lines}
@@ -158,7 +159,7 @@ def test_places_are_apart_and_near() -> None:
 
 def test_a_figure_needs_two_values(run: Path) -> None:
     with pytest.raises(UserError, match="needs records of at least two values of stream_speed, found 1"):
-        over.data(run, "stream_speed")
+        charts.data(run, "stream_speed")
 
 
 def test_severities_of_one_suite_make_several_tables(tmp_path: Path) -> None:

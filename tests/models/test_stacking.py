@@ -13,6 +13,7 @@ from tta_bench.models import checkpoint, recipes
 from tta_bench.models import source as models
 from tta_bench.models.recipes import DIGIT_PAIRS_NOTE, DIGIT_PAIRS_RECIPE, train_digit_pairs
 from tta_bench.models.stacking import doubled
+from tta_bench.models.train import Target
 
 CPU = torch.device("cpu")
 
@@ -28,7 +29,7 @@ def quiet(done: int, total: int, loss: float) -> None:
 
 
 def train(out: Path, *, fresh: bool = False, progress: recipes.Progress = quiet) -> None:
-    train_digit_pairs(out, replace(DIGIT_PAIRS_RECIPE, epochs=6), CPU, progress, fresh=fresh)
+    train_digit_pairs(replace(DIGIT_PAIRS_RECIPE, epochs=6), Target(out, CPU, progress, fresh))
 
 
 def assert_same(first: Path, second: Path) -> None:

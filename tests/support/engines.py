@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tests.support.records import make_record, predict
+from tests.support.records import changed, make_record, predict
 from tta_bench.engines.alive import FINISHED, Sign
 from tta_bench.engines.base import ENDED, RUNNING, Engine, Options, State
 from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.engines.supervise import Lost, Supervisor
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 HALF = np.arange(100) % 2 == 0
 
@@ -173,7 +173,7 @@ def supervise(
 def failed(entry: Entry, store: Store) -> Record:
     """A cell whose method raises."""
     done = save_made(entry, store)
-    return store.save(replace(done, status="failed", reason="it broke", top1=0.0, task_top1={}, predictions=""), None)
+    return store.save(changed(done, status="failed", reason="it broke", top1=0.0, task_top1={}, predictions=""), None)
 
 
 def leave_try(store: Store, entry: Entry, count: int = 1) -> None:

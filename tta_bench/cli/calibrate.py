@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from tta_bench.errors import UserError, require
-    from tta_bench.files import write_whole
+    from tta_bench.files import write_text
     from tta_bench.runs.spec import Row, spec_of
     from tta_bench.streams.changing import calibration_name
     from tta_bench.suites import suite as suites
@@ -40,16 +40,12 @@ def run(args: argparse.Namespace) -> int:
 
     suite, screen, asked = suites.load(args.suite), options.console(), options.of(args)
     spec = spec_of(suite, asked, Row("source", "source", {}), suite.tasks, 0)
-    place = Binder(asked.site)
-    file = (args.out or args.data_root / "ccc") / calibration_name(suite.data, place.dataset(spec))
+    binder = Binder(asked.site)
+    file = (args.out or args.data_root / "ccc") / calibration_name(suite.data, binder.dataset(spec))
     if file.exists():
         raise UserError(f"{file} exists, and streams depend on it: move it away to measure again")
-    found = calibrate(spec, place, args.images, lambda name: screen.print(f"measured {name}"))
+    found = calibrate(spec, binder, args.images, lambda name: screen.print(f"measured {name}"))
     content = json.dumps(asdict(found), indent=1).replace("\n   ", " ").replace("\n  ]", "]")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, f"{content}\n".encode())
-    except OSError as error:
-        raise UserError(f"{file} cannot be written: {error.strerror or error}") from error
+    write_text(file, f"{content}\n")
     options.say_written([file], screen)
     return 0

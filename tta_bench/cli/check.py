@@ -13,7 +13,7 @@ from tta_bench.system import in_background, without_collector
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.preflight.findings import Finding
+    from tta_bench.preflight.results import CheckResult
     from tta_bench.runs.options import RunOptions
     from tta_bench.runs.site import Site
     from tta_bench.suites.suite import Suite
@@ -47,13 +47,13 @@ def run(args: argparse.Namespace) -> int:
     if args.contract:
         return _check_promises(suite, asked, console)
     site = asked.site
-    findings = _check_every_image(suite, asked, site, console) if args.every_image else _check(suite, asked, site)
-    for finding in findings:
-        mark, style = ("ok   ", "green") if finding.ok else ("ERROR", "bold red")
-        line = f"{mark} {finding.what}: {finding.text}"
-        console.print(line, style=style if not finding.ok else "", soft_wrap=True)  # paths stay whole
-    wrong = sum(not finding.ok for finding in findings)
-    console.print(f"{wrong} of {len(findings)} checks failed." if wrong else f"All {len(findings)} checks passed.")
+    results = _check_every_image(suite, asked, site, console) if args.every_image else _check(suite, asked, site)
+    for result in results:
+        mark, style = ("ok   ", "green") if result.ok else ("ERROR", "bold red")
+        line = f"{mark} {result.what}: {result.text}"
+        console.print(line, style=style if not result.ok else "", soft_wrap=True)  # paths stay whole
+    wrong = sum(not result.ok for result in results)
+    console.print(f"{wrong} of {len(results)} checks failed." if wrong else f"All {len(results)} checks passed.")
     return 2 if wrong else 0
 
 
@@ -79,9 +79,9 @@ def _check_promises(suite: Suite, asked: RunOptions, console: Console) -> int:
     return 2 if broken else 0
 
 
-def _check(suite: Suite, asked: RunOptions, site: Site) -> list[Finding]:
-    """All findings. Importing torch and listing ImageNet-C take seconds each, so they run at the same time."""
-    from tta_bench.preflight.findings import in_data
+def _check(suite: Suite, asked: RunOptions, site: Site) -> list[CheckResult]:
+    """All results. Importing torch and listing ImageNet-C take seconds each, so they run at the same time."""
+    from tta_bench.preflight.results import in_data
 
     with nullcontext() if "torch" in sys.modules else in_background(in_data, suite, asked, site) as data:
         with without_collector():
@@ -92,13 +92,13 @@ def _check(suite: Suite, asked: RunOptions, site: Site) -> list[Finding]:
         return check(suite, asked, site, data)
 
 
-def _check_every_image(suite: Suite, asked: RunOptions, site: Site, console: Console) -> list[Finding]:
-    """All findings, with a bar while images are opened: it needs the terminal, so no other process does this."""
+def _check_every_image(suite: Suite, asked: RunOptions, site: Site, console: Console) -> list[CheckResult]:
+    """All results, with a bar while images are opened: it needs the terminal, so no other process does this."""
     from tta_bench.cli.progress import progress
     from tta_bench.preflight.check import check
-    from tta_bench.preflight.findings import in_data
+    from tta_bench.preflight.results import in_data
 
-    def data() -> list[Finding]:
+    def data() -> list[CheckResult]:
         with progress(console) as bar:
 
             def on_opened(task: str, done: int, total: int) -> None:

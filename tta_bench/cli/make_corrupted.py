@@ -43,7 +43,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from tta_bench.cli.progress import progress
     from tta_bench.corruptions import CORRUPTIONS
-    from tta_bench.datasets.make_corrupted import Job, check, find_images, make
+    from tta_bench.datasets.make_corrupted import Plan, check, find_images, make
     from tta_bench.errors import UserError
     from tta_bench.system import cores
 
@@ -51,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
         return _make_cifar(args)
     if args.clean is None or args.out is None:
         raise UserError("make-corrupted needs --from and --out, or --cifar 10")
-    job = Job(args.clean, args.out, args.corruptions or CORRUPTIONS, args.severities, args.size)
-    check(job)
-    images = find_images(job.clean)
+    plan = Plan(args.clean, args.out, args.corruptions or CORRUPTIONS, args.severities, args.size)
+    check(plan)
+    images = find_images(plan.clean)
     console = options.console()
-    console.print(f"{len(images)} images, {job.files_per_image} files each, into {job.out}", soft_wrap=True)
+    console.print(f"{len(images)} images, {plan.files_per_image} files each, into {plan.out}", soft_wrap=True)
     workers = min(args.workers or cores(), len(images))
     start, done, written, kept, bad = time.monotonic(), 0, 0, 0, []
 
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         return done / max(time.monotonic() - start, 1e-9)
 
     try:
-        with closing(make(job, images, workers)) as outcomes, progress(console) as bar:
+        with closing(make(plan, images, workers)) as outcomes, progress(console) as bar:
             for outcome in outcomes:
                 done, written, kept = done + 1, written + outcome.written, kept + outcome.kept
                 if outcome.error:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.datasets.array_files import PIXELS, viewed
+from tta_bench.datasets.files import Viewed
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole
@@ -31,7 +32,7 @@ IMAGES: dict[Split, int] = {"train": 50_000, "test": 10_000}
 
 
 @dataclass(frozen=True, eq=False)
-class CleanImages:
+class CleanImages(Viewed):
     """Some images of a split. Pixels are read once per process, so that this can be pickled."""
 
     folder: Path
@@ -50,11 +51,6 @@ class CleanImages:
     @property
     def files(self) -> list[Path]:
         return files(self.folder, self.classes, self.split)
-
-    @property
-    def transform(self) -> str:
-        """A description of what is done to the stored pixels."""
-        return repr(self.view)
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         return viewed(_load(self.folder, self.classes, self.split)[0][self.rows[indices]], self.view)

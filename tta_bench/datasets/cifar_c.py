@@ -15,25 +15,21 @@ from tta_bench.checked.annotations import Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets import cifar
-from tta_bench.datasets.array_files import PIXELS, ArrayFile, load_labels, map_images
+from tta_bench.datasets.array_files import ArrayFile, ArrayKind, load_labels, map_images
 from tta_bench.datasets.cifar import CleanImages
 from tta_bench.datasets.imagenet_c import MADE
 from tta_bench.datasets.listing import is_file
-from tta_bench.datasets.on_disk import SOURCE_IMAGES, OnDisk
-from tta_bench.datasets.transform import Transform
+from tta_bench.datasets.on_disk import SOURCE_IMAGES
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole
 
 PUBLISHED = 10_000  # images per severity, in consecutive blocks
 
 
-class CifarC(OnDisk):
+class CifarC(ArrayKind):
     """`<corruption>.npy` and `labels.npy` in DATA_ROOT/CIFAR-10-C (or -100-C), or in DATA_ROOT itself."""
 
     layout = "CIFAR-<10|100>-C/<corruption>.npy and labels.npy"
-    num_classes: int = 10
-    size = PIXELS
-    interpolation = "bicubic"
 
     def __init__(
         self, root: Path | None, *, classes: Literal[10, 100], severity: Severity, allow_partial: Partial = False
@@ -41,13 +37,6 @@ class CifarC(OnDisk):
         super().__init__(root, allow_partial=allow_partial)
         self.num_classes, self.severity = classes, severity
         self.layout = f"CIFAR-{classes}-C/<corruption>.npy and labels.npy"
-
-    @property
-    def transform(self) -> Transform | None:
-        """Enlarges images for a model with more than 32 input pixels."""
-        if self.size == PIXELS:
-            return None
-        return Transform(self.size, self.size, interpolation=self.interpolation)
 
     def at_severity(self, severity: int) -> CifarC:
         return self._with(severity=severity)

@@ -12,15 +12,15 @@ from tta_bench.engines.job import Entry
 from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.live import BACKWARD
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.registry import installed
-from tta_bench.runs.spec import CellSpec
 
 PARTS = ("adapt", "load", "prepare", "build")  # of the time that a cell takes
 
 
 def seconds(record: Record) -> float:
     """How long a cell took."""
-    return sum(record.seconds.get(part, 0.0) for part in PARTS)
+    return sum(record.measured.seconds.get(part, 0.0) for part in PARTS)
 
 
 def passes(forwards: float, backwards: float) -> float:
@@ -38,9 +38,10 @@ def ordered(entries: Sequence[Entry], records: Iterable[Record]) -> tuple[list[E
     counted: dict[str, list[float]] = defaultdict(list)
     for record in records:
         if record.status == "done":
-            took[record.label, record.cell.scenario, record.cell.limit].append(seconds(record))
-            per_image = passes(record.sample_forwards, record.sample_backwards) / max(record.samples, 1)
-            counted[record.label].append(per_image)
+            spec, counts = record.cell.spec, record.measured
+            took[spec.label, spec.scenario, spec.limit].append(seconds(record))
+            per_image = passes(counts.sample_forwards, counts.sample_backwards) / max(record.scores.samples, 1)
+            counted[spec.label].append(per_image)
     weights = {entry.spec.digest: _weight(entry.spec, counted) for entry in entries}
     known = {e.spec.digest: took.get((e.spec.label, e.spec.scenario, e.spec.limit)) for e in entries}
     scales = [fmean(found) / weights[digest] for digest, found in known.items() if found]

@@ -13,12 +13,12 @@ from tta_bench.engines.queue import Queue
 from tta_bench.engines.supervise import Lost, Supervisor
 from tta_bench.errors import UserError, require
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.launch import Launch
 from tta_bench.runs.listing import Watcher, finished, is_finished
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 OPTIONS = {"gpus": "--gpus", "submit": "--slurm", "gpus_per_cell": "--gpus-per-cell", "address": "=ADDRESS"}
 
@@ -61,10 +61,10 @@ class Fleet:
         queue, found, in_seconds = self._queue(ready)
         for spec in ready.requests:
             if spec.digest in found:
-                watcher.on_record(replace(found[spec.digest], label=spec.label), is_new=False)
+                watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
         lost = self._supervisor(queue, ready, watcher, in_seconds).run() if queue.left else []
         found |= queue.ended
-        return [replace(found[s.digest], label=s.label) for s in ready.requests if s.digest in found], lost
+        return [found[s.digest].labelled(s.label) for s in ready.requests if s.digest in found], lost
 
     def detach(self, ready: Launch) -> JobFolder | None:
         """Start workers for what is left and leave them alone; None if nothing is left."""

@@ -23,9 +23,9 @@ from tta_bench.checked import parse, validate
 from tta_bench.errors import UserError, some
 from tta_bench.files import open_plain, read_whole, write_whole
 from tta_bench.records.cell import Cell
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 LOG_LINES = 5
 LOG_BYTES = 10_000  # of its end that are looked at: a method may print gigabytes
@@ -45,11 +45,12 @@ class Expected:
 
     @classmethod
     def of(cls, cell: Cell) -> Expected:
+        found = cell.found
         return cls(
             identity=cell.identity,
-            code=f"{cell.harness} {cell.method_code} {cell.data_code}",
-            weights=cell.weights,
-            images=f"{cell.images} {cell.stream} {cell.source}",
+            code=f"{found.harness} {found.method_code} {found.data_code}",
+            weights=found.weights,
+            images=f"{found.images} {found.stream} {found.source}",
         )
 
     def mismatch(self, found: Expected, host: str) -> str:

@@ -17,8 +17,8 @@ from tta_bench.engines.alive import FINISHED, REFUSED, STOPPED, Sign
 from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.errors import RunStopped, UserError
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.listing import Watcher
-from tta_bench.runs.spec import CellSpec
 
 if TYPE_CHECKING:
     from tta_bench.runs.workers import Workers

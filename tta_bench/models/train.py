@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,13 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tta_bench.data.images import ImageSet
 from tta_bench.data.loading import batches, default_workers
 from tta_bench.errors import UserError
-from tta_bench.files import open_whole
+from tta_bench.files import open_whole, refuse_unwritable
 from tta_bench.models import checkpoint
 from tta_bench.models.source import Normalise
 from tta_bench.streams.stream import digest
@@ -45,35 +45,43 @@ class Recipe:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where a training runs, and where its model goes."""
+
+    out: Path
+    device: torch.device
+    progress: Progress
+    fresh: bool = False  # start over; discards an interrupted training
+
+
 def fit(
     note: checkpoint.Note,
     train: ImageSet | Fresh,
     test: ImageSet,
     recipe: Recipe,
-    out: Path,
+    target: Target,
     *,
-    device: torch.device,
     command: str,
     model: nn.Module | None = None,
     loss: Loss = F.cross_entropy,
-    fresh: bool = False,
-    progress: Progress = lambda done, total, loss: None,
 ) -> float:
     """Train, save model and note atomically, and return accuracy on `test`.
 
     Resumes an interrupted training; refuses another model's at the same path, unless `fresh`.
     """
-    refuse_unfit(out)
+    out, device = target.out, target.device
+    refuse_bad_output(out)
     resume = out.with_suffix(".resume")
     if model is None:
         with torch.random.fork_rng(devices=[]):  # timm draws its initial weights from the global generator
             torch.manual_seed(recipe.seed)
             model = checkpoint.build(note)
     model.to(device)
-    if fresh:
+    if target.fresh:
         resume.unlink(missing_ok=True)
     images = train if callable(train) else lambda epoch: train
-    _train(model, note, images, recipe, resume, device, command, loss, progress)
+    _train(model, note, images, recipe, resume, device, command, loss, target.progress)
     accuracy = evaluate(model, note, test, device)
     made_by = {
         "command": command,
@@ -86,18 +94,11 @@ def fit(
     return accuracy
 
 
-def refuse_unfit(out: Path) -> None:
+def refuse_bad_output(out: Path) -> None:
     """Refuse an unwritable path before the first epoch, not after the last. Creates the folder."""
     if out.suffix != ".safetensors":
         raise UserError(f"--out {out}: expected a name that ends in .safetensors")
-    if out.is_dir():
-        raise UserError(f"--out {out} is a folder, expected a file")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out.parent):
-            pass
-    except OSError as error:
-        raise UserError(f"{out} cannot be written ({error.strerror}): choose another --out") from error
+    refuse_unwritable(out)
 
 
 def _train(
@@ -122,19 +123,15 @@ def _train(
     for epoch in range(_resume(resume, training, parts, generator), recipe.epochs):
         model.train()
         images = train(epoch)
-        labels = torch.from_numpy(np.asarray(images.labels))
-        plan = torch.randperm(len(labels), generator=generator).split(recipe.batch_size)
-        order = [chosen.numpy() for chosen in plan]
-        with closing(batches(images, order, device, workers=default_workers(images))) as stream:
-            for chosen, batch in zip(plan, stream, strict=True):
-                (inputs,) = normalise(model, (_moved(batch, recipe, generator),))
-                with torch.autocast(device.type, torch.bfloat16, enabled=recipe.bf16):
-                    logits = model(inputs)
-                loss = loss_of(logits.float(), labels[chosen].to(device))
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                schedule.step()
+        for labels, batch in labelled(images, shuffled(images, recipe.batch_size, generator), device):
+            (inputs,) = normalise(model, (_moved(batch, recipe, generator),))
+            with torch.autocast(device.type, torch.bfloat16, enabled=recipe.bf16):
+                logits = model(inputs)
+            loss = loss_of(logits.float(), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
         state = {name: part.state_dict() for name, part in parts.items()}
         state |= {"training": training, "command": command, "epoch": epoch + 1, "generator": generator.get_state()}
         _keep(resume, state)
@@ -192,21 +189,33 @@ def _resume(path: Path, training: dict[str, str], parts: dict[str, Any], generat
     return int(state["epoch"])
 
 
-@torch.no_grad()
-def evaluate(
-    model: nn.Module, note: checkpoint.Note, test: ImageSet, device: torch.device, batch_size: int = 128
-) -> float:
-    """Top-1 accuracy in [0, 1]."""
+def shuffled(images: ImageSet, batch_size: int, generator: torch.Generator) -> list[NDArray[np.int64]]:
+    """The positions of all images in a new order, as batches."""
+    order = torch.randperm(len(images.ids), generator=generator).split(batch_size)
+    return [positions.numpy() for positions in order]
+
+
+def labelled(images: ImageSet, order: list[NDArray[np.int64]], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """Labels and images of each batch, on the device."""
+    labels = np.asarray(images.labels)
+    with closing(batches(images, order, device, workers=default_workers(images))) as stream:
+        for positions, batch in zip(order, stream, strict=True):
+            yield torch.from_numpy(labels[positions]).to(device), batch
+
+
+def evaluate(model: nn.Module, note: checkpoint.Note, test: ImageSet, device: torch.device) -> float:
+    """Top-1 accuracy of a model in [0, 1]."""
     model.eval()
     normalise = Normalise(tuple(note.mean), tuple(note.std))
-    positions = np.arange(len(test.ids))
-    order = [positions[i : i + batch_size] for i in range(0, len(positions), batch_size)]
-    hits = 0
-    with closing(batches(test, order, device, workers=default_workers(test))) as stream:
-        for chosen, images in zip(order, stream, strict=True):
-            (batch,) = normalise(model, (images,))
-            hits += int((model(batch).argmax(1).cpu().numpy() == test.labels[chosen]).sum())
-    return hits / len(positions)
+    return accuracy_of(lambda images: model(*normalise(model, (images,))), test, device)
+
+
+@torch.no_grad()
+def accuracy_of(predict: Callable[[Tensor], Tensor], test: ImageSet, device: torch.device) -> float:
+    """Top-1 accuracy of a function that gives logits, in [0, 1]."""
+    order = np.split(np.arange(len(test.ids)), range(128, len(test.ids), 128))
+    hits = sum(int((predict(images).argmax(1) == labels).sum()) for labels, images in labelled(test, order, device))
+    return hits / len(test.ids)
 
 
 def shift(images: Tensor, generator: torch.Generator, most: int, flip: bool = False) -> Tensor:

@@ -68,6 +68,9 @@ class RatioGate:
             return "slower"
         return "ok" if change.high < 1 + self.tolerance else "cannot tell"
 
+    def decides(self, change: Ratio) -> bool:
+        return self.outcome(change) != "cannot tell"
+
     def verdict(self, method: str, change: Ratio, detail: str) -> Verdict:
         outcome = self.outcome(change)
         sure = f"{LEVEL:.0%} interval {_percent(change.low)} to {_percent(change.high)}"

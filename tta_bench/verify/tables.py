@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole
-from tta_bench.packed.places import Place
+from tta_bench.packed.address import Address
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import choose, differences, leaderboard
@@ -114,15 +114,15 @@ def _listed(folder: Path, records: Sequence[Record]) -> list[Record]:
     except (OSError, UserError, UnicodeDecodeError, csv.Error):
         return []
     listed = {tuple(line.get(name) for name in LISTED) for line in lines}
-    return [record for record in records if all(_name(record, task) in listed for task in record.cell.tasks)]
+    return [record for record in records if all(_name(record, task) in listed for task in record.cell.spec.tasks)]
 
 
 def _name(record: Record, task: str) -> tuple[str, ...]:
     cell = record.cell
-    return cell.method, json.dumps(cell.own_settings, sort_keys=True), task, str(cell.seed), cell.stream
+    return cell.spec.method, json.dumps(cell.own_settings, sort_keys=True), task, str(cell.spec.seed), cell.found.stream
 
 
-def intervals(folders: Sequence[Place]) -> list[Table]:
+def intervals(folders: Sequence[Address]) -> list[Table]:
     """Each row's average with its 95 % interval, recomputed from predictions."""
     runs = Runs(folders)
     return [_intervals(comparison, runs) for comparison in choose.comparisons(runs.records)]
