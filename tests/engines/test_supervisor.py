@@ -183,6 +183,7 @@ def test_a_machine_that_refuses_leaves_the_cells_to_the_others(store: Store) -> 
         def _live(self, job: JobFolder, index: int) -> Any:
             if index:
                 yield from super()._live(job, index)
+                return
             Sign(job.life_file(index)).show(exit="refused: n2 has other weights")
 
     engine = Mixed(2)

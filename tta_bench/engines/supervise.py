@@ -74,6 +74,7 @@ class Supervisor:
             while self.queue.left and self._staff():
                 time.sleep(self.poll)
                 self._look()
+            self._read_records(now=True)
             for job in self._submitted:  # not those of an earlier command, which may need them
                 with suppress(UserError):  # then they start later, and end at once
                     self.engine.withdraw(job)
