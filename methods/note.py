@@ -37,6 +37,7 @@ class Note(Method):
     paper = "Gong et al., NeurIPS 2022"
     adapts = "BatchNorm layers and their statistics"
     passes = "1 forward; 1 forward and backward of the memory per window"
+    passes_per_image = (2, 1)
     kind = "norms"
     published_batch_size = 64
     caveat = "the source model was not trained with the normalisation that it expects (IABN)"

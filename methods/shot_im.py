@@ -46,6 +46,7 @@ class ShotIm(Method):
     paper = "Liang et al., ICML 2020"
     adapts = "all norm layers, or all but the classifier"
     passes = "1 forward, 1 backward"
+    passes_per_image = (1, 1)
     kind = "norms"
     published_batch_size = 64
 

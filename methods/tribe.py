@@ -43,6 +43,7 @@ class Tribe(Method):
     paper = "Su et al., AAAI 2024"
     adapts = "BatchNorm layers, and statistics per class"
     passes = "2 forwards; 2 forwards and backwards"
+    passes_per_image = (4, 2)
     kind = "norms"
     published_batch_size = 64
 

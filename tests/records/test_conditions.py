@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from tests.support.records import make_cell, make_failure, make_record
+from tests.support.records import changed, make_cell, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.records.conditions import Conditions, TimeConditions, scenario_label
 from tta_bench.records.live import Live
@@ -28,12 +28,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "order": {"stream": "another order"},
     "stream_speed": {"live": Live(1)},
 }
-OTHER_ROW: dict[str, dict[str, Any]] = {"amp": {"amp": "bf16"}, "compile": {"compile": True}}
+OTHER_MODES: list[dict[str, Any]] = [{"amp": "bf16"}, {"compile": True}, {"amp": "bf16", "compile": True}]
 OTHER_COLUMN: dict[str, dict[str, Any]] = {"name": {"task": "snow"}, "seed": {"seed": 1}}
 
 
 def test_every_condition_has_a_consequence() -> None:
-    known = {*REFUSED, *OTHER_ROW, *OTHER_COLUMN}
+    known = {*REFUSED, "mode", *OTHER_COLUMN}
     assert {f.name for f in fields(Conditions) if f.compare} == known
 
 
@@ -43,9 +43,9 @@ def test_another_value_is_refused_in_one_table(name: str) -> None:
         compare([make_record("a"), make_record("b", **REFUSED[name])])
 
 
-@pytest.mark.parametrize("name", OTHER_ROW)
-def test_another_mode_is_another_row(name: str) -> None:
-    assert len(compare([make_record("a"), make_record("a", **OTHER_ROW[name])]).rows) == 2
+@pytest.mark.parametrize("mode", OTHER_MODES)
+def test_another_mode_is_another_row(mode: dict[str, Any]) -> None:
+    assert len(compare([make_record("a"), make_record("a", **mode)]).rows) == 2
 
 
 @pytest.mark.parametrize("name", OTHER_COLUMN)
@@ -61,7 +61,7 @@ def test_the_method_is_no_condition() -> None:
 
 
 def test_a_scenario_shows_its_settings() -> None:
-    assert scenario_label(make_cell("a", scenario="mixed")) == "mixed"
+    assert scenario_label(make_cell("a", scenario="mixed").spec) == "mixed"
     shifts = [
         make_record(m, scenario="label-shift", scenario_settings={"imbalance": x}) for m, x in (("a", 1e3), ("b", 5e5))
     ]
@@ -73,7 +73,7 @@ def test_a_scenario_shows_its_settings() -> None:
 
 
 def sized(record: Record, images: int) -> Record:
-    return replace(record, samples=images)
+    return changed(record, samples=images)
 
 
 SHORT = sized(make_record("a", task="short"), 50)
@@ -111,7 +111,7 @@ def test_a_longer_task_is_not_whole_under_the_limit() -> None:
 
 def test_times_share_chip_threads_torch_and_spinning() -> None:
     def on(method: str, **environment: Any) -> Record:
-        return replace(make_record(method), environment={"device_name": "chip", "threads": 1, **environment})
+        return changed(make_record(method), environment={"device_name": "chip", "threads": 1, **environment})
 
     assert machines_of(compare([on("a"), on("b")])) == ["chip, 1 thread"]
     spun = compare([on("a"), on("b", GOMP_SPINCOUNT="10000")])

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tta_bench.records.spec import CellSpec
+
     Order = NDArray[np.int64]
 
 RISE_AND_FALL = (1, 2, 3, 4, 5, 4, 3, 2, 1)
@@ -186,3 +188,8 @@ def scenario_of(name: str, settings: Mapping[str, Any] | None = None) -> Scenari
         if key not in known:
             raise UserError(f"scenario '{name}' has no setting '{key}' (known: {', '.join(sorted(known)) or 'none'})")
     return cls(**(settings or {}))
+
+
+def protocol(spec: CellSpec) -> Scenario:
+    """The scenario that a request names."""
+    return scenario_of(spec.scenario, spec.scenario_settings)

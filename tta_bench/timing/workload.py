@@ -66,7 +66,7 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Bench:
     requests = specs(chosen, options)
     works = [binder.bind(request) for request in requests]
     first = works[0]
-    batches = list(first.stream.batches(first.cell.batch_size))
+    batches = list(first.stream.batches(first.cell.spec.batch_size))
     if len(batches) < spec.batches:
         raise UserError(
             f"suite '{chosen.name}' has only {len(batches)} batches in a stream, not {spec.batches} (--batches)"
@@ -77,20 +77,20 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Bench:
         model=findable(model_name(requests[0], chosen.tasks[0], binder.dataset(requests[0]))),
         num_classes=first.setup.num_classes,
         class_mask=first.setup.class_mask,
-        batch_size=first.cell.batch_size,
+        batch_size=first.cell.spec.batch_size,
         device=str(binder.device),
         threads=spec.threads,
-        methods={work.label: (work.cell.method, work.cell.settings) for work in works},
+        methods={work.cell.spec.label: (work.cell.spec.method, work.cell.found.settings) for work in works},
         batches=images,
         **_source(works),
     )
     identity = _identity(spec, tuple(options.methods), first, chosen.tasks[0])
-    return Bench(workload, identity, {work.label: work.cell.settings for work in works}, first)
+    return Bench(workload, identity, {work.cell.spec.label: work.cell.found.settings for work in works}, first)
 
 
 def _source(works: list[Work]) -> dict[str, list[Any]]:
     """Source batches and labels for the methods that need some, as `run` would give them."""
-    with_source = next((work for work in works if work.cell.source), None)
+    with_source = next((work for work in works if work.cell.found.source), None)
     if with_source is None or with_source.source_images is None:
         return {"source": [], "source_labels": []}
     images, setup = with_source.source_images, with_source.setup
@@ -103,7 +103,7 @@ def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> I
         suite=spec.suite,
         task=task,
         model=spec.model,
-        batch_size=first.cell.batch_size,
+        batch_size=first.cell.spec.batch_size,
         batches=spec.batches,
         threads=spec.threads,
         device=str(first.setup.device),
