@@ -110,7 +110,7 @@ def _files(folder: Path) -> list[Path]:
 
 @lru_cache(maxsize=4)
 def _opened(folder: Path, split: str) -> Any:
-    """One split, mapped from disk; UserError if there is none."""
+    """One split, mapped from disk; UserError if it does not exist."""
     try:
         import datasets
     except ImportError as error:

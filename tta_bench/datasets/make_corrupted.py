@@ -122,7 +122,7 @@ def make_one(plan: Plan, path: Path, parts: Path) -> Made:
         image = read_clean(path, plan.size)
     except UserError as error:
         return Made(path, error=str(error))
-    # Not `write_whole`, which waits for the disk: a tree has 750,000 files, and `is_whole` finds truncated ones.
+    # Not `write_whole`, which waits for the disk: a tree has 750,000 files, and `is_whole` detects truncated ones.
     part = parts / f"{os.getpid()}.JPEG"
     for corruption, severity, target in missing:
         worse = corrupt(image, corruption, severity, image_id=f"{wnid}/{path.stem}", scale="large")
@@ -183,7 +183,7 @@ def refuse_other_make(out: Path) -> None:
 
 @contextmanager
 def _parts(out: Path) -> Iterator[Path]:
-    """A folder for unfinished files on the same disk, removed at the end; also removes those of killed processes."""
+    """A folder for unfinished files on the same disk, removed at the end with those of killed processes."""
     try:
         for old in out.glob(".parts-*"):
             if time.time() - old.stat().st_mtime > FORGOTTEN:

@@ -39,7 +39,7 @@ class PublishedFile:
 
     @property
     def is_unpacked(self) -> bool:
-        """False for a file that the loader reads as it is."""
+        """False for a file that the loader reads without unpacking."""
         return PurePosixPath(self.brings).name != self.name
 
     @property
@@ -103,19 +103,3 @@ def sets_for(path: str) -> tuple[str, ...]:
         for name, entry in published().items()
         if any(PurePosixPath(file.brings).is_relative_to(wanted) for file in entry.files)
     )
-
-
-def as_markdown() -> str:
-    """The table of docs/datasets.md."""
-    head = ("`download`", "file", "bytes", "checksum", "stated by", "licence", "becomes")
-    lines = [head, ("---",) * len(head)]
-    for name, entry in published().items():
-        lines += [_row(name, entry, file) for file in entry.files]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _row(name: str, entry: PublishedSet, file: PublishedFile) -> tuple[str, ...]:
-    size = f"{file.bytes:,}" if file.bytes else f"about {file.gigabytes:g} GB" if file.gigabytes else "not published"
-    checksum = " ".join(file.checksum) if file.checksum else "none"
-    link = f"[{file.name}]({file.address})"
-    return f"`{name}`", link, size, checksum, file.source or "–", entry.licence or "see its page", f"`{file.brings}`"

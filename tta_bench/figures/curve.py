@@ -35,7 +35,7 @@ class Curve:
     images: NDArray[np.int64]  # seen at the end of each batch
     accuracy: NDArray[np.float64]  # so far, in percent; mean over seeds
     spread: NDArray[np.float64]  # standard deviation over seeds
-    resets: tuple[int, ...]  # images seen when the method fell back to the source weights, of all seeds
+    resets: tuple[int, ...]  # images seen when the method reset to the source weights, over all seeds
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), w
         gone = [row.label for row, line in zip(found.rows, lines, strict=True) if line is None]
         notes += [f"Left out: {label}, not done on {name}" for label in gone]
     if any(record.resets and not record.reset_batches for row in found.rows for record in row.records):
-        notes.append("Some records are of a tta-bench that did not note when a method was reset: no marks for these")
+        notes.append("Some records are from an older tta-bench that did not record resets: these have no marks")
     if not panels:
         raise UserError(f"{folder}: no method is done on any of these streams: run the same command again")
     return Curves(tuple(panels), tuple(notes))
@@ -121,8 +121,8 @@ def _panel(axes: Axes, panel: Panel) -> None:
             line.images,
             line.accuracy,
             **look._asdict(),
-            markevery=(line.number * steps // len(panel.lines) % steps, steps),  # each row's markers at other places
-            linewidth=max(1.3, 2.1 - 0.25 * line.number),  # where rows agree, the first shows beside the later ones
+            markevery=(line.number * steps // len(panel.lines) % steps, steps),  # stagger the markers of rows
+            linewidth=max(1.3, 2.1 - 0.25 * line.number),  # where rows overlap, earlier ones stay visible
             label=line.label,
         )
         if line.spread.any():

@@ -71,7 +71,7 @@ def examples(found: Inspection, tasks: Sequence[str]) -> list[Example]:
 def grid(shown: Sequence[Example], titles: Sequence[str], width: float, row: float, extra: float) -> tuple[Figure, Any]:
     """A figure with a line of panels for each example: its original, if there is one, its image, and the maps.
 
-    A square image takes `row` inches of height; `titles` are those of the maps. Returns the figure and the maps' axes.
+    A square image takes `row` inches of height; `titles` are the maps' titles. Returns the figure and the maps' axes.
     """
     first = shown[0]
     pictures = ["original", "corrupted"] if first.original is not None else ["corrupted"]

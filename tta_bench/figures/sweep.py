@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Accuracy in percent at each value of a setting, all else equal, and that of a row without the setting."""
+    """Accuracy in percent at each value of a setting, all else equal, with a row without the setting for comparison."""
 
     setting: str
     axis: str  # what its paper calls the setting

@@ -1,4 +1,4 @@
-"""Hashes of files and folders that settings name: a result is known by their contents, not by their names."""
+"""Hashes of files and folders that settings name: results depend on their contents, not their names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tta_bench.files import checksum
 
 
 def files_in(paths: Iterable[Path]) -> list[Path]:
-    """Files as they are, and those of folders; a missing one stays, so that its coming is noticed."""
+    """All files of these files and folders; a missing file stays in the list, so that it is noticed when it appears."""
     found = []
     for path in (path.expanduser().absolute() for path in paths):
         found += sorted(part for part in path.rglob("*") if part.is_file()) if path.is_dir() else [path]
@@ -28,7 +28,7 @@ def content_hash(paths: Iterable[Path]) -> str:
 def _stat(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
-    except OSError:  # whoever needs the file says so
+    except OSError:  # the code that needs the file reports it
         return None
 
 

@@ -34,7 +34,7 @@ def _lanes(count: int) -> NDArray[np.int32]:
 
 
 def contradiction(record: Record, predictions: Predictions) -> str:
-    """How a record's scores differ from those of its predictions; empty if they agree."""
+    """How a record's scores contradict its predictions; empty if they agree."""
     for name, score in scores_of(predictions, record.cell.tasks).items():
         if not _same(score, getattr(record, name)):
             return f"its {name} is {getattr(record, name)}, but its predictions give {score}"

@@ -29,7 +29,7 @@ def from_hub(name: str) -> nn.Module:
     """A network with the weights of its tag, from the local cache or the hub.
 
     Cached weights are loaded without asking the hub: it is not reached from many clusters, where its client tries for
-    54 s before it gives up, and a run should not change because somebody uploads new weights.
+    54 s before it gives up, and new uploads must not change a run.
     """
     import timm
 

@@ -1,7 +1,7 @@
 """Packs a run folder into one zip: manifest, commands, warnings, records and predictions, nothing else.
 
 The same folder gives the same bytes: names are sorted, and no date, owner or permission of this machine is kept.
-Another version of zlib may compress otherwise; what is in the file stays the same.
+Another version of zlib may compress differently; the content stays the same.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _members(store: Store, records: list[Record]) -> Iterator[tuple[str, bytes]]
 
 
 def _files(store: Store, records: list[Record]) -> Iterator[tuple[str, bytes]]:
-    store.past_commands()  # readable, or one line
+    store.past_commands()  # refuses unreadable ones
     yield "manifest.json", read_whole(store.manifest)
     for place in (store.commands, store.warning_files):
         for path in sorted(place.glob("[!.]*")):

@@ -1,4 +1,4 @@
-"""What a record must share with what is published: the suite's data, the weights, and Source's accuracy."""
+"""Compares records with published facts: the suite's data, the weights, and Source's accuracy."""
 
 from __future__ import annotations
 
@@ -36,19 +36,17 @@ def check_suite(cell: Cell, audit: Audit, where: str) -> None:
         audit.unknown("suites", where, str(error))
         return
     if suite.version != cell.suite_version:
-        audit.unknown("suites", where, f"is of version {cell.suite_version} of its suite, here is {suite.version}")
+        audit.unknown("suites", where, f"made with suite version {cell.suite_version}, not {suite.version}")
         return
     strange = [task for task in cell.tasks if task not in suite.tasks]
     complaint = f"suite '{suite.name}' has no task '{strange[0]}'" if strange else ""
     if suite_data(cell) != suite.data:
-        complaint = (
-            f"its data are {json.dumps(suite_data(cell))}, those of suite '{suite.name}' {json.dumps(suite.data)}"
-        )
+        complaint = f"its data are {json.dumps(suite_data(cell))}, suite '{suite.name}' has {json.dumps(suite.data)}"
     audit.judge("suites", where, complaint)
 
 
 def check_weights(cell: Cell, audit: Audit, where: str) -> None:
-    """Compare the hash of a cell's source weights with that of the packaged model."""
+    """Compare the hash of a cell's source weights with the packaged model's."""
     try:
         expected = published_weights(cell.model)
     except UserError as error:
@@ -60,7 +58,7 @@ def check_weights(cell: Cell, audit: Audit, where: str) -> None:
 
 @cache
 def published_weights(model: str) -> str:
-    """The hash of a packaged model's weights; UserError if there is none to compare with."""
+    """The hash of a packaged model's weights; UserError if there is nothing to compare with."""
     if model not in packaged.installed().claims:
         raise UserError(f"no published hash of the weights of '{model}'")
     paths = packaged.describe(model).files

@@ -43,11 +43,11 @@ class ExpectedStream:
 
 
 class Impossible(UserError):
-    """A record names a stream that no run can have."""
+    """A record describes an impossible stream."""
 
 
 def check(record: Record, predictions: Predictions, root: Path | None, audit: Audit, where: str) -> None:
-    """Compare a cell's order, labels and images with those of its suite."""
+    """Compare a cell's order, labels and images with its suite's."""
     cell = record.cell
     try:
         with needs_packages():  # embedded images are drawn with some that a light install leaves out
@@ -93,7 +93,7 @@ def _labels(found: Predictions, expected: ExpectedStream) -> str:
     if len(found) != len(expected.label):
         return f"has {len(found):,} labels, expected {len(expected.label):,}"
     wrong = int((found.label != expected.label).sum())
-    return f"{wrong:,} of {len(found):,} labels are not those of the data" if wrong else ""
+    return f"{wrong:,} of {len(found):,} labels differ from the data" if wrong else ""
 
 
 def _name(cell: Cell) -> str:
