@@ -51,7 +51,7 @@ class Curves:
 
 
 def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Curves:
-    """The panels of a run's streams, in the order of its tasks or of those asked for."""
+    """The panels of a run's streams, in the order of its tasks, or of these."""
     found = rows.read(folder, methods, where)
     streams = dict.fromkeys(record.cell.name for row in found.rows for record in row.records)
     for task in tasks:
@@ -73,7 +73,7 @@ def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), w
 
 
 def line(row: Row, number: int, stream: str, store: Store) -> Curve | None:
-    """A row's curve on a stream; None where no seed of it is done."""
+    """A row's curve on a stream; None if no seed is done."""
     done = [record for record in row.records if record.cell.name == stream and record.status == "done"]
     if not done:
         return None

@@ -17,7 +17,7 @@ from tta_bench.report.values import Value, spread
 
 
 def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Comparison:
-    """The rows of a run, or those of some methods in the order asked for."""
+    """The rows of a run, or these, in this order."""
     if is_inspection(folder):
         raise UserError(f"{folder} is an inspection, and this figure needs a run's folder: tta-bench run makes one")
     found = comparison(Runs([folder]).records, where)
@@ -31,7 +31,7 @@ def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()
 
 
 def average(row: Row, tasks: Sequence[str]) -> Value:
-    """The mean accuracy in percent over all tasks, then over seeds; only where every task is there for every seed.
+    """The mean accuracy in percent over all tasks, then over seeds; only if every seed has every task.
 
     Scaled after the mean, unlike the tables': the last bit would change the bytes of an SVG.
     """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,15 +21,11 @@ def files_in(paths: Iterable[Path]) -> list[Path]:
 
 def content_hash(paths: Iterable[Path]) -> str:
     """A hash over the contents of files and folders, not over their names and places; "" without any."""
-    found = [_content(path, stat.st_size, stat.st_mtime_ns) for path in files_in(paths) if (stat := _stat(path))]
+    found = []
+    for path in files_in(paths):
+        with suppress(OSError):  # the code that needs the file reports it
+            found.append(_content(path, path.stat().st_size, path.stat().st_mtime_ns))
     return hashlib.sha256("".join(found).encode()).hexdigest()[:16] if found else ""
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except OSError:  # the code that needs the file reports it
-        return None
 
 
 @cache

@@ -41,7 +41,7 @@ def trainers() -> dict[str, Callable[..., PromptTraining]]:
 
 
 def choose(asked: str) -> str:
-    """The method to train prompts for: the one that was asked for, or the only one."""
+    """The method to train prompts for: the given one, or the only one."""
     known = sorted(trainers())
     if asked in known or (not asked and len(known) == 1):
         return asked or known[0]

@@ -122,7 +122,7 @@ def refuse_unknown(name: str, where: str = "") -> None:
 
 def _from_state(name: str, path: Path) -> nn.Module:
     state = read_state(path)
-    head = state.get(f"{_head_name(name)}.weight")
+    head = state.get(f"{getattr(_config(name), 'classifier', None) or 'head'}.weight")
     network = create(name) if head is None else create(name, num_classes=len(head))
     fill(network, state, path, f"'{name}'")
     return network
@@ -208,10 +208,6 @@ def create(name: str, **changes: Any) -> nn.Module:
     except (RuntimeError, TypeError) as error:  # a tag that does not exist, a model without classes
         raise UserError(f"model '{name}' cannot be built: {reason(error, 200)}") from error
     return network
-
-
-def _head_name(name: str) -> str:
-    return str(getattr(_config(name), "classifier", None) or "head")
 
 
 def _config(name: str) -> Any:

@@ -107,7 +107,10 @@ def _expected(name: str, root: Path | None) -> ExpectedStream:
     suite, tasks, scenario_name, settings, seed, limit, data = json.loads(name)
     scenario = _scenario(scenario_name, settings)
     dataset = _open(data, tasks, root)
-    levels = {severity: dataset if severity is None else dataset.at_severity(severity) for severity in _each(scenario)}
+    levels = {
+        severity: dataset if severity is None else dataset.at_severity(severity)
+        for severity in set(scenario.severities)
+    }
     if isinstance(scenario, Ccc):
         parts = changing_parts(scenario, dataset, data, suite, seed, tasks, root)
     else:
@@ -132,10 +135,6 @@ def _scenario(name: str, settings: Mapping[str, Any]) -> Scenario:
         return scenario_of(name, settings)
     except (UserError, TypeError, ValueError, OverflowError) as error:  # settings of a record may have any type
         raise (Impossible if is_known else UserError)(f"scenario '{name}': {error}") from error
-
-
-def _each(scenario: Scenario) -> set[int | None]:
-    return set(scenario.severities)
 
 
 def _open(data: Mapping[str, Any], tasks: list[str], root: Path | None) -> Dataset:
