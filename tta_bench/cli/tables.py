@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.table import Table
@@ -43,6 +43,16 @@ def show(head: Sequence[str], rows: Sequence[Sequence[str]], footer: str, least:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
     say(footer)
+
+
+def numbers(head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int, title: str | None = None) -> Table:
+    """A table of numbers whose first columns are texts."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title=title, title_justify="left")
+    for i, name in enumerate(head):
+        table.add_column(name, justify="left" if i < texts else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def details(name: str, values: dict[str, str]) -> None:
