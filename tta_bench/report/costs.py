@@ -24,7 +24,7 @@ COLUMNS = ("seconds", "ms/image", "× Source", "min/50k", "forwards/image", "bac
 def time_table(comparison: Comparison) -> Table:
     """What each method costs: time inside `adapt`, exact counts of passes, peak memory."""
     timed = with_comparable_times(comparison)
-    source = [record for row in timed.rows if row.first.cell.method == "source" for record in row.done]
+    source = [record for row in timed.rows if row.first.cell.spec.method == "source" for record in row.done]
     times = {row.label: row.done for row in timed.rows}
     rows = tuple((row.label, _costs(row, times.get(row.label, []), source)) for row in comparison.rows)
     notes = [
@@ -85,7 +85,7 @@ def _left_out(comparison: Comparison, timed: Comparison) -> list[Note]:
     for row in comparison.rows:
         for r in row.done:
             if r.cell.key not in kept:
-                name = f"{row.label} on {r.cell.name}, seed {r.cell.seed}"
+                name = f"{row.label} on {r.cell.name}, seed {r.cell.spec.seed}"
                 cells[r.time_conditions].append(name)
     return [
         info(
@@ -98,7 +98,7 @@ def _left_out(comparison: Comparison, timed: Comparison) -> list[Note]:
 
 def _steady_note(comparison: Comparison) -> str:
     """What ms/image means for these streams: a stream of one batch has nothing but its warm-up."""
-    short = [len(record.batch_seconds) < 2 for record in comparison.records if record.status == "done"]
+    short = [len(record.measured.batch_seconds) < 2 for record in comparison.records if record.status == "done"]
     if short and all(short):
         return "ms/image: of the streams' only batch, warm-up included."
     alone = "; streams of one batch count with their warm-up" if any(short) else ""
@@ -110,7 +110,7 @@ def slow_first_batch(record: Record) -> float | None:
 
     A compiler, a cache that fills or work that a method puts off until the clock is not looked at: ms/image hides it.
     """
-    first, *others = [seconds for seconds in record.batch_seconds if seconds] or [0.0]  # 0: only predicted
+    first, *others = [seconds for seconds in record.measured.batch_seconds if seconds] or [0.0]  # 0: only predicted
     usual = statistics.median(others) if others else math.inf
     is_slow = first > SLOW_TIMES * usual and first - usual > SLOW_SECONDS
     return first / max(usual, 1e-6) if is_slow else None
@@ -123,13 +123,15 @@ def _slow_note(comparison: Comparison) -> list[Note]:
         times = {slow: record for record in row.done if (slow := slow_first_batch(record)) is not None}
         if times:
             worst = times[max(times)]
-            found.append(f"{row.label} {worst.batch_seconds[0]:.1f} s on {worst.cell.name}, {max(times):.0f} times")
+            seconds = worst.measured.batch_seconds[0]
+            found.append(f"{row.label} {seconds:.1f} s on {worst.cell.name}, {max(times):.0f} times")
     text = f"first batch far slower than the others, and left out of ms/image: {'; '.join(found)} their median."
     return [warning(text)] if found else []
 
 
 def seconds_per_seed(records: Sequence[Record]) -> float:
-    return sum(record.seconds["adapt"] for record in records) / len({record.cell.seed for record in records})
+    seeds = {record.cell.spec.seed for record in records}
+    return sum(record.measured.seconds["adapt"] for record in records) / len(seeds)
 
 
 def steady_ms(records: Sequence[Record]) -> float:
@@ -149,7 +151,7 @@ def minutes_name(images: int = IMAGES) -> str:
 
 def extrapolated(comparison: Comparison, images: int = IMAGES) -> list[Note]:
     """From how many images `minutes` is extrapolated."""
-    counts = sorted({sum(record.samples for record in row.done) for row in comparison.rows if row.done})
+    counts = sorted({sum(record.scores.samples for record in row.done) for row in comparison.rows if row.done})
     if not counts:
         return []
     many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
@@ -162,7 +164,7 @@ def _costs(row: Row, timed: Sequence[Record], source: Sequence[Record]) -> tuple
     done = row.done
     if not done:
         return (Value(word=FAILED),) * len(COLUMNS)
-    images = sum(record.samples for record in done)
+    images = sum(record.scores.samples for record in done)
     slower = times_other(paired(timed, source))
     if source and timed and slower is None:  # no stream in common, but the same model and batch size
         slower = steady_ms(timed) / steady_ms(source)
@@ -171,10 +173,10 @@ def _costs(row: Row, timed: Sequence[Record], source: Sequence[Record]) -> tuple
         Value(steady_ms(timed), digits=2) if timed else Value(),
         Value() if slower is None else Value(slower, digits=2),
         Value(minutes(timed), digits=2) if timed else Value(),
-        Value(sum(record.sample_forwards for record in done) / images, digits=2),
-        Value(sum(record.sample_backwards for record in done) / images, digits=2),
-        Value(max(record.memory.get("bytes", 0) for record in done) / 2**20, digits=0),
-        Value(sum(record.seconds["prepare"] for record in done) / len(done), digits=2),
+        Value(sum(record.measured.sample_forwards for record in done) / images, digits=2),
+        Value(sum(record.measured.sample_backwards for record in done) / images, digits=2),
+        Value(max(record.measured.memory.get("bytes", 0) for record in done) / 2**20, digits=0),
+        Value(sum(record.measured.seconds["prepare"] for record in done) / len(done), digits=2),
     )
 
 
@@ -201,13 +203,13 @@ def times_other(pairs: Sequence[tuple[Record, Record]]) -> float | None:
 
 def _memory_note(comparison: Comparison) -> list[Note]:
     measures = {
-        f"{r.memory['measure']}, while adapting" if memory_is_of_adapting(r) else r.memory["measure"]
+        f"{r.measured.memory['measure']}, while adapting" if memory_is_of_adapting(r) else r.measured.memory["measure"]
         for r in comparison.records
-        if r.memory.get("measure")
+        if r.measured.memory.get("measure")
     }
     return [info(f"peak MiB: {' / '.join(sorted(measures))}.")] if measures else []
 
 
 def memory_is_of_adapting(record: Record) -> bool:
     """Whether the peak leaves out `prepare`: some systems cannot reset it, so there it covers the whole run."""
-    return "prepare_bytes" in record.memory and "whole run" not in record.memory["measure"]
+    return "prepare_bytes" in record.measured.memory and "whole run" not in record.measured.memory["measure"]

@@ -83,7 +83,7 @@ def cells_frame(cells: Sequence[Cell], notes: Sequence[Note]) -> pd.DataFrame:
     """`frame` of these cells."""
     import pandas as pd
 
-    lines = [line(label, task, record) for label, record in cells for task in record.cell.tasks]
+    lines = [line(label, task, record) for label, record in cells for task in record.cell.spec.tasks]
     made: pd.DataFrame = pd.DataFrame(lines).astype(dict.fromkeys(WHOLE_NUMBERS, "Int64"))
     made["finished_at"] = pd.to_datetime(made["finished_at"], utc=True)
     made.attrs["notes"] = list(map(str, notes))
@@ -102,11 +102,12 @@ def predictions_frame(cells: Sequence[Cell], runs: Runs) -> pd.DataFrame | None:
     lengths = [len(one.index) for one in found]
     who = pd.DataFrame([_who(label, record) for label, record in cells])
     who = who.astype(dict.fromkeys(who.columns.drop("seed"), "category"))  # millions of images share few words
-    batches = [np.arange(length) // record.cell.batch_size for length, (_, record) in zip(lengths, cells, strict=True)]
+    sizes = [record.cell.spec.batch_size for _, record in cells]
+    batches = [np.arange(length) // size for length, size in zip(lengths, sizes, strict=True)]
     arrays = {name: np.concatenate([getattr(one, attribute) for one in found]) for name, attribute in IMAGE.items()}
     who = who.loc[who.index.repeat(lengths)].reset_index(drop=True)
-    names = sorted({task for _, record in cells for task in record.cell.tasks})
-    tasks = [[names.index(task) for task in dict.fromkeys(record.cell.tasks)] for _, record in cells]
+    names = sorted({task for _, record in cells for task in record.cell.spec.tasks})
+    tasks = [[names.index(task) for task in dict.fromkeys(record.cell.spec.tasks)] for _, record in cells]
     codes = [np.array(own)[one.task] for own, one in zip(tasks, found, strict=True)]
     who["task"] = pd.Categorical.from_codes(np.concatenate(codes), names)  # type: ignore[call-overload]
     made: pd.DataFrame = who.assign(batch=np.concatenate(batches), **arrays)
@@ -132,7 +133,7 @@ def _comparisons(runs: Runs, wanted: Collection[int]) -> list[Comparison]:
             placed |= {id(record) for record in own}
             by_model: dict[str, list[Record]] = {}
             for record in own:
-                by_model.setdefault(record.cell.model, []).append(record)
+                by_model.setdefault(record.cell.spec.model, []).append(record)
             found += [compare(those) for those in by_model.values() if any(id(one) in wanted for one in those)]
     return found
 
@@ -147,33 +148,34 @@ def _filters(where: dict[str, object]) -> list[choose.Filter]:
 
 def line(label: str, task: str, record: Record) -> dict[str, Any]:
     """One row of `frame`."""
-    cell, there = record.cell, record.environment
+    cell, there = record.cell, record.measured.environment
     return {
-        "suite": cell.suite,
+        "suite": cell.spec.suite,
         "scenario": cell.conditions.scenario,
         "task": task,
-        "severity": None if cell.scenario == "gradual" else cell.data.get("severity"),  # that one rises and falls
-        "seed": cell.seed,
+        # A gradual stream's severity rises and falls.
+        "severity": None if cell.spec.scenario == "gradual" else cell.spec.data.get("severity"),
+        "seed": cell.spec.seed,
         "method": label,
         **_numbers(task, record),
-        "scored": record.score_point or None,
-        "needs_source": record.needs_source if record.status == "done" else None,
+        "scored": record.measured.score_point or None,
+        "needs_source": record.measured.needs_source if record.status == "done" else None,
         "status": record.status,
         "reason": record.reason,
-        "plugin": cell.method,
+        "plugin": cell.spec.method,
         "settings": cell.own_settings,
-        "model": cell.model,
-        "weights": cell.weights,
-        "batch_size": cell.batch_size,
-        "limit": cell.limit,
-        "stream_speed": cell.live.speed if cell.live else 0.0,
-        "seen": 100 * record.seen if record.status == "done" else None,
-        "amp": cell.amp,
-        "compile": cell.compile,
-        "device": cell.device,
+        "model": cell.spec.model,
+        "weights": cell.found.weights,
+        "batch_size": cell.spec.batch_size,
+        "limit": cell.spec.limit,
+        "stream_speed": cell.spec.live.speed if cell.spec.live else 0.0,
+        "seen": 100 * record.measured.seen if record.status == "done" else None,
+        "amp": cell.spec.amp,
+        "compile": cell.spec.compile,
+        "device": cell.found.device,
         "device_name": there.get("device_name"),
         "threads": there.get("threads"),
-        "tta_bench": cell.harness,
+        "tta_bench": cell.found.harness,
         "commit": there.get("commit"),
         "finished_at": record.finished_at or None,
         "cell": cell.slug,
@@ -187,13 +189,13 @@ def _numbers(task: str, record: Record) -> dict[str, float | None]:
         "accuracy": 100 * found.accuracy,
         "top5": 100 * found.top5,
         "ece": found.ece,
-        "images": record.samples,
+        "images": record.scores.samples,
         "seconds": found.seconds,
         "prepare_seconds": found.prepare_seconds,
         "ms_per_image": found.ms_per_image,
         "forwards_per_image": found.forwards_per_image,
         "backwards_per_image": found.backwards_per_image,
-        "resets": record.resets if record.status == "done" else None,
+        "resets": record.measured.resets if record.status == "done" else None,
         "peak_mib": found.peak_mib,
     }
 
@@ -201,10 +203,10 @@ def _numbers(task: str, record: Record) -> dict[str, float | None]:
 def _who(label: str, record: Record) -> dict[str, Any]:
     cell = record.cell
     return {
-        "suite": cell.suite,
+        "suite": cell.spec.suite,
         "scenario": cell.conditions.scenario,
         "task": None,
-        "seed": cell.seed,
+        "seed": cell.spec.seed,
         "method": label,
         "cell": cell.slug,
     }

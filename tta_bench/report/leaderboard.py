@@ -53,10 +53,10 @@ def tidy_csv(comparison: Comparison) -> str:
     """One line per row, task and seed, sorted by label, order of tasks and seed; accuracies are fractions."""
     order = {task: place for place, task in enumerate(comparison.tasks)}
     lines = [
-        (row.label, order[task], record.cell.seed, _tidy(row.label, task, record))
+        (row.label, order[task], record.cell.spec.seed, _tidy(row.label, task, record))
         for row in comparison.rows
         for record in row.records
-        for task in record.cell.tasks
+        for task in record.cell.spec.tasks
     ]
     return csv_lines([COLUMNS, *(line for *_, line in sorted(lines, key=lambda line: line[:3]))])
 
@@ -65,23 +65,23 @@ def _tidy(label: str, task: str, record: Record) -> list[str]:
     cell, found, done = record.cell, measured(record, task), record.status == "done"
     return [
         label,
-        cell.method,
+        cell.spec.method,
         json.dumps(cell.own_settings, sort_keys=True),
-        cell.suite,
+        cell.spec.suite,
         task,
-        str(cell.seed),
+        str(cell.spec.seed),
         _digits(found.accuracy, 4),
         _digits(found.top5, 4),
         _digits(found.ece, 4),
-        record.score_point if done else "",
+        record.measured.score_point if done else "",
         _digits(found.forwards_per_image, 3),
         _digits(found.backwards_per_image, 3),
-        ("yes" if record.needs_source else "no") if done else "",
+        ("yes" if record.measured.needs_source else "no") if done else "",
         _digits(found.ms_per_image, 3),
         _digits(found.peak_mib, 0),
-        cell.model,
-        cell.weights,
-        cell.stream,
+        cell.spec.model,
+        cell.found.weights,
+        cell.found.stream,
         record.status,
         record.reason,
         _digits(slow_first_batch(record) or math.nan, 1),
@@ -162,5 +162,5 @@ def not_distinguishable(rows: Sequence[Row], runs: Runs) -> set[str]:
 def _cost(row: Row) -> tuple[Value, Value]:
     if not row.done:
         return Value(), Value()
-    peak = max(record.memory.get("bytes", 0) for record in row.done) / 2**20
+    peak = max(record.measured.memory.get("bytes", 0) for record in row.done) / 2**20
     return Value(steady_ms(row.done), digits=2), Value(peak, digits=0)

@@ -31,15 +31,15 @@ NOTHING = Measured(*[math.nan] * len(Measured._fields))
 def measured(record: Record, task: str) -> Measured:
     if record.status != "done":
         return NOTHING
-    images, alone = max(record.samples, 1), len(record.cell.tasks) == 1
+    images, alone = max(record.scores.samples, 1), len(record.cell.spec.tasks) == 1
     return Measured(
-        accuracy=record.task_top1.get(task, math.nan),
-        top5=record.top5 if alone else math.nan,
-        ece=record.ece if alone else math.nan,
-        seconds=record.seconds["adapt"],
-        prepare_seconds=record.seconds["prepare"],
+        accuracy=record.scores.task_top1.get(task, math.nan),
+        top5=record.scores.top5 if alone else math.nan,
+        ece=record.scores.ece if alone else math.nan,
+        seconds=record.measured.seconds["adapt"],
+        prepare_seconds=record.measured.seconds["prepare"],
         ms_per_image=record.steady_ms_per_image,
-        forwards_per_image=record.sample_forwards / images,
-        backwards_per_image=record.sample_backwards / images,
-        peak_mib=record.memory["bytes"] / 2**20 if "bytes" in record.memory else math.nan,
+        forwards_per_image=record.measured.sample_forwards / images,
+        backwards_per_image=record.measured.sample_backwards / images,
+        peak_mib=record.measured.memory["bytes"] / 2**20 if "bytes" in record.measured.memory else math.nan,
     )

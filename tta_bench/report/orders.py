@@ -20,8 +20,8 @@ NOTE = (
 
 def orders_table(comparison: Comparison) -> Table:
     """One line per row; numbers only where it is done in every order: the one that is missing may be the worst."""
-    count = len({record.cell.seed for record in comparison.records})
-    source = next((_by_seed(row, comparison) for row in comparison.rows if row.first.cell.method == BASELINE), {})
+    count = len({record.cell.spec.seed for record in comparison.records})
+    source = next((_by_seed(row, comparison) for row in comparison.rows if row.first.cell.spec.method == BASELINE), {})
     found = {row.label: _by_seed(row, comparison) for row in comparison.rows}
     rows = tuple((label, _line(own, source) if len(own) == count else EMPTY) for label, own in found.items())
     return Table(f"{comparison.suite}: {count} orders", COLUMNS, rows, (*comparison.notes, info(NOTE)))
@@ -31,7 +31,7 @@ def _by_seed(row: Row, comparison: Comparison) -> dict[int, float]:
     """The average over tasks in percent for each seed that has all tasks."""
     found: dict[int, dict[str, float]] = {}
     for record in row.done:
-        found.setdefault(record.cell.seed, {}).update(record.task_top1)
+        found.setdefault(record.cell.spec.seed, {}).update(record.scores.task_top1)
     return {
         seed: 100 * statistics.fmean(scores.values())
         for seed, scores in sorted(found.items())

@@ -37,14 +37,14 @@ class Collapse(NamedTuple):
 
 def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
     """Where a row collapsed; needs Source on the same streams."""
-    if row.first.cell.method == BASELINE:
+    if row.first.cell.spec.method == BASELINE:
         return []
     found = []
     for record, source in _with_source(row.done, comparison):
         if collapsed_at(runs.ending(record.cell), runs.ending(source.cell), WINDOW) is None:
             continue
         own, base = runs.predictions(record.cell).prediction, runs.predictions(source.cell).prediction
-        batch = collapsed_at(own, base, record.cell.batch_size)
+        batch = collapsed_at(own, base, record.cell.spec.batch_size)
         if batch is not None:
             found.append(Collapse(record, batch))
     return found
@@ -57,7 +57,8 @@ def collapse_notes(comparison: Comparison, runs: Runs) -> list[Note]:
         found = collapses(row, comparison, runs)
         if found:
             (record, batch), streams = min(found, key=lambda one: one.batch), len(row.done)
-            where = f"{record.cell.name}, seed {record.cell.seed}, at batch {batch + 1} of {len(record.batch_seconds)}"
+            batches = len(record.measured.batch_seconds)
+            where = f"{record.cell.name}, seed {record.cell.spec.seed}, at batch {batch + 1} of {batches}"
             more = f" ({len(found)} of {streams} streams)" if len(found) > 1 else ""
             notes.append(warning(f"{row.label} collapsed on {where}{more}."))
     return notes
@@ -106,11 +107,11 @@ def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
         risk = confidence.risk_coverage(found.confidence, found.correct)
         worst.append(by_class[name])
         names.append(name)
-        ece.append(record.ece)
+        ece.append(record.scores.ece)
         brier.append(float(found.brier.mean(dtype=np.float64)))
         aurc.append(float(risk.mean()))
         half.append(1 - float(risk[(len(risk) - 1) // 2]))
-    has_source = row.first.cell.method != BASELINE and any(_with_source(row.done, comparison))
+    has_source = row.first.cell.spec.method != BASELINE and any(_with_source(row.done, comparison))
     collapsed = f"{len(collapses(row, comparison, runs))}/{len(row.done)}" if has_source else NONE
     return (
         Value(100 * statistics.fmean(worst)),
@@ -120,13 +121,13 @@ def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
         Value(100 * statistics.fmean(aurc)),
         Value(100 * statistics.fmean(half)),
         Value(word=collapsed),
-        Value(sum(record.resets for record in row.done), digits=0),
+        Value(sum(record.measured.resets for record in row.done), digits=0),
     )
 
 
 def _with_source(records: Sequence[Record], comparison: Comparison) -> Iterator[tuple[Record, Record]]:
-    rows = (row for row in comparison.rows if row.first.cell.method == BASELINE)
-    source = {record.cell.stream: record for row in rows for record in row.done}
+    rows = (row for row in comparison.rows if row.first.cell.spec.method == BASELINE)
+    source = {record.cell.found.stream: record for row in rows for record in row.done}
     for record in records:
-        if record.cell.stream in source:
-            yield record, source[record.cell.stream]
+        if record.cell.found.stream in source:
+            yield record, source[record.cell.found.stream]

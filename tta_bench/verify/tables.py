@@ -114,12 +114,12 @@ def _listed(folder: Path, records: Sequence[Record]) -> list[Record]:
     except (OSError, UserError, UnicodeDecodeError, csv.Error):
         return []
     listed = {tuple(line.get(name) for name in LISTED) for line in lines}
-    return [record for record in records if all(_name(record, task) in listed for task in record.cell.tasks)]
+    return [record for record in records if all(_name(record, task) in listed for task in record.cell.spec.tasks)]
 
 
 def _name(record: Record, task: str) -> tuple[str, ...]:
     cell = record.cell
-    return cell.method, json.dumps(cell.own_settings, sort_keys=True), task, str(cell.seed), cell.stream
+    return cell.spec.method, json.dumps(cell.own_settings, sort_keys=True), task, str(cell.spec.seed), cell.found.stream
 
 
 def intervals(folders: Sequence[Address]) -> list[Table]:
