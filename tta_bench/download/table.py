@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from tta_bench.checked import parse, validate
 from tta_bench.checked.annotations import Count, Positive, Text
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import require_known
 
 FILE = "published.yaml"
 Md5 = Annotated[str, Meta(pattern="^([0-9a-f]{32})?$")]
@@ -85,14 +85,10 @@ def published() -> dict[str, PublishedSet]:
 
 def find(names: Iterable[str]) -> list[PublishedSet]:
     """The sets of these names, each once, groups replaced by their parts; UserError for an unknown name."""
-    found: dict[str, PublishedSet] = {}
-    for name in names:
-        if name not in published():
-            raise UserError(f"unknown dataset '{name}'{did_you_mean(name, published())}")
-        entry = published()[name]
-        for part in entry.parts or (name,):
-            found[part] = published()[part]
-    return list(found.values())
+    names = list(names)
+    require_known(names, published(), "unknown dataset")
+    parts = dict.fromkeys(part for name in names for part in published()[name].parts or (name,))
+    return [published()[part] for part in parts]
 
 
 def sets_for(path: str) -> tuple[str, ...]:

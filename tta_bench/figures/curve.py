@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, require_known
 from tta_bench.figures import rows, style
 from tta_bench.records.store import Store
 from tta_bench.report.choose import Filter
@@ -54,9 +54,7 @@ def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), w
     """The panels of a run's streams, in the order of its tasks, or of these."""
     found = rows.read(folder, methods, where)
     streams = dict.fromkeys(record.cell.name for row in found.rows for record in row.records)
-    for task in tasks:
-        if task not in streams:
-            raise UserError(f"{folder}: no stream '{task}'{did_you_mean(task, streams)}")
+    require_known(tasks, streams, f"{folder}: no stream")
     store = Store.open(folder)
     panels, notes = [], list(map(str, found.notes))
     for name in tasks or streams:

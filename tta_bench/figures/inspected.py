@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, require_known
 from tta_bench.figures import style
 from tta_bench.inspect.inspection import Inspection
 
@@ -33,9 +33,7 @@ def read(folder: Path, tasks: Sequence[str], needs: Sequence[str]) -> Inspection
     for name in needs:
         if not len(getattr(found, name)):
             raise UserError(f"{folder}: {MISSING[name.split('_')[0]].format(method=found.method)}")
-    for task in tasks:
-        if task not in found.tasks:
-            raise UserError(f"{folder}: no task '{task}'{did_you_mean(task, found.tasks)}")
+    require_known(tasks, found.tasks, f"{folder}: no task")
     return found
 
 

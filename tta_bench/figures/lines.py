@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, require_known
 from tta_bench.figures import style
 from tta_bench.records.store import Store
 from tta_bench.report import sweep
@@ -52,9 +52,7 @@ def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[F
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     known = sweep.labels(found)
-    for name in methods:
-        if name not in known:
-            raise UserError(f"{folder}: no row '{name}'{did_you_mean(name, known)}")
+    require_known(methods, known, f"{folder}: no row")
     lines = []
     for number, label in enumerate(known):
         scores = [point.average(label) for point in found]
