@@ -30,6 +30,10 @@ class RunStopped(UserError):
     """Nothing is wrong with a method, but the run cannot go on; finished cells are kept, the same command resumes."""
 
 
+class Cancelled(RunStopped):
+    """Somebody has ended the run with `tta-bench status --cancel`."""
+
+
 class CellFailed(Exception):
     """One method failed on one stream: other cells continue, and the record keeps the reason."""
 

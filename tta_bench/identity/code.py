@@ -38,7 +38,7 @@ HARNESS = (
         "settings",
     ),
     *("models.source", "models.packaged", "models.weights", "models.checkpoint", "models.precision"),
-    *("data.loading", "data.cache", "data.images", "data.seeding"),
+    *("models.cifar_nets", "data.loading", "data.cache", "data.images", "data.seeding"),
     *("streams.stream", "streams.scenarios", "streams.orders", "streams.schedule", "records.live"),
     *("measure.metrics", "measure.confidence", "measure.clock", "measure.cost"),
     *("measure.memory", "measure.process", "measure.flops"),

@@ -8,8 +8,8 @@ from typing import Any
 
 OWN = "tta_bench"
 
-# Attributes of a method that say only how long to wait for it.
-LIMITS = frozenset({"slower_than_source"})
+# Attributes of a method that say only how long it takes.
+LIMITS = frozenset({"passes_per_image", "slower_than_source"})
 
 
 def syntax(source: str, packages: Collection[str] = (OWN,)) -> str:
@@ -27,7 +27,7 @@ def _is_limit(*targets: ast.expr) -> bool:
 
 
 class _RemoveProse(ast.NodeTransformer):
-    """Removes docstrings, annotations of functions, error messages, time limits, and the folders of own modules."""
+    """Removes docstrings, annotations of functions, error messages, expected times, and the folders of own modules."""
 
     def __init__(self, packages: Collection[str]) -> None:
         self.packages = packages

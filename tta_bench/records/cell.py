@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -83,6 +83,11 @@ class Cell:
         if live is not None:  # a stream that waits has the key that it had before there were live ones
             content["live"] = live.identity
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def identity(self) -> str:
+        """The key without the device: the same on every machine with the same code, weights and images."""
+        return replace(self, found=replace(self.found, device="")).key
 
     @property
     def slug(self) -> str:

@@ -123,9 +123,20 @@ class Store(RunFolder):
         """Claim a cell so that no other process runs it; False if another process holds it."""
         return claims.claim(self, cell)
 
-    def is_claimed(self, key: str) -> bool:
-        """Whether a process runs the cell with this key."""
-        return claims.is_claimed(self, key)
+    def is_claimed(self, identity: str) -> bool:
+        """Whether a process runs the cell with this identity."""
+        return claims.is_claimed(self, identity)
+
+    def note_try(self, identity: str, line: bytes) -> None:
+        """Note who runs a cell that this process has claimed; its record removes the note."""
+        claims.note_try(self, identity, line)
+
+    def tries(self, identity: str) -> list[bytes]:
+        """The notes of processes that have claimed a cell since its last record."""
+        return claims.tries(self, identity)
+
+    def forget_tries(self, identity: str) -> None:
+        claims.forget_tries(self, identity)
 
     def refuse_running(self) -> None:
         """Refuse a folder in which some process is running cells."""

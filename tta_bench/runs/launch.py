@@ -50,7 +50,7 @@ def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
 def launch(
     options: RunOptions,
     command: list[str],
-    check: Callable[[list[CellSpec], Site], Binder | None] | None = None,
+    check: Callable[[list[CellSpec], Site, Path], Binder | None] | None = None,
 ) -> Launch:
     """Check a run and create its folder; for a fresh start, an old folder is moved aside first.
 
@@ -68,7 +68,7 @@ def launch(
         output.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if options.fresh or len(finished(requests, site, Store(folder))) < len(requests):
-        place = (check or _checked)(requests, site)  # before an old folder is moved, or a new one made
+        place = (check or _checked)(requests, site, folder)  # before an old folder is moved, or a new one made
     old = Store(folder).set_aside() if options.fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
@@ -77,7 +77,7 @@ def launch(
     return Launch(suite, requests, site, store, place, old, damaged)
 
 
-def _checked(requests: list[CellSpec], site: Site) -> Binder:
+def _checked(requests: list[CellSpec], site: Site, folder: Path) -> Binder:
     """A binder whose site has everything that is requested."""
     require("torch")
     workers = Workers()
