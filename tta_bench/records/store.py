@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tta_bench.errors import UserError
 from tta_bench.files import now, remove_leftovers, write_whole
@@ -103,9 +104,11 @@ class Store(RunFolder):
         tasks: Sequence[str],
         methods: Sequence[str],
         chosen: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Save a command, the order of its tasks and methods for reports, and how settings were chosen."""
-        notes.write_command(self, Command(now(), tuple(command), tuple(tasks), tuple(methods), dict(chosen or {})))
+        """Save a command, the order of its tasks and methods for reports, how settings were chosen, and its options."""
+        rows = tuple(tasks), tuple(methods), dict(chosen or {}), dict(options or {})
+        notes.write_command(self, Command(now(), tuple(command), *rows))
 
     def past_commands(self) -> list[Command]:
         """The commands that ran in this folder, oldest first."""

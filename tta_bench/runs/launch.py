@@ -56,6 +56,7 @@ def launch(
 
     `check` refuses wrong data, weights or settings; by default this process does so, and keeps what it has loaded.
     """
+    given = options.to_json()
     suite, options, chosen = resolve(options)
     requests, site = specs(suite, options), options.site
     folder = Path(options.out or RUNS / suite.name)
@@ -73,7 +74,7 @@ def launch(
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
     said = {row_of(label, suite, options).label: sentence for label, sentence in chosen.items()}
-    store.note_command(command, options.tasks or suite.tasks, labels, said)
+    store.note_command(command, options.tasks or suite.tasks, labels, said, given)
     return Launch(suite, requests, site, store, place, old, damaged)
 
 

@@ -90,7 +90,7 @@ def check_source(record: Record, audit: Audit, where: str) -> None:
     cell = record.cell
     if cell.spec.method != BASELINE:
         return
-    if cell.spec.limit is not None or cell.spec.amp or cell.spec.scenario not in FREE_OF_ORDER:
+    if cell.spec.limit is not None or cell.spec.amp or cell.spec.newer or cell.spec.scenario not in FREE_OF_ORDER:
         audit.unknown("source", where, "no reference for a part of a stream, another precision or an uneven order")
         return
     for task in cell.spec.tasks:
