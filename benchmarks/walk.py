@@ -3,10 +3,10 @@
 python -m benchmarks.walk            counts for `run`, `run --jobs 2`, and the same run once it is finished
 python -m benchmarks.walk --list     the functions, too
 
-Rule of counting: distinct functions and methods of tta_bench, in all processes of the run together, that are called in a
-main thread before the first `adapt` of a method, or before the report of a run that has nothing left to do. A property
-counts. What does not: lambdas, comprehensions, generated code (as the __init__ of a dataclass), what runs while a module
-is imported, the methods themselves. `walk` counts the rooms that the way leads through (WAY); `all` counts every room:
+Rule of counting: distinct functions and methods of tta_bench, in all processes of the run together, called in a main
+thread before the first `adapt` of a method, or before the report of a run that has nothing left to do. A property
+counts. What does not: lambdas, comprehensions, generated code (as a dataclass's __init__), what runs while a module is
+imported, the methods themselves. `walk` counts the rooms that the way leads through (WAY); `all` counts every room:
 also how data are opened, weights loaded, and code hashed.
 """
 
