@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from tta_bench.records.live import Live
     from tta_bench.registry import build_method
     from tta_bench.report.frames import frame, predictions
+    from tta_bench.report.metrics import Metric
     from tta_bench.version import __version__
 
-__all__ = ["Live", "Method", "Results", "__version__", "build_method", "frame", "predictions", "run"]
+__all__ = ["Live", "Method", "Metric", "Results", "__version__", "build_method", "frame", "predictions", "run"]
 
 _HOME = {
     "Live": "tta_bench.records.live",
     "Method": "tta_bench.method",
+    "Metric": "tta_bench.report.metrics",
     "Results": "tta_bench.api",
     "build_method": "tta_bench.registry",
     "frame": "tta_bench.report.frames",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tta_bench.cli import options
+from tta_bench.cli import options, where
 
 
 def add(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,6 +20,7 @@ def add(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     build.add_argument("--out", type=Path, required=True, metavar="SITE", help="folder of the site")
     build.add_argument("--title", default="TTA board", help="name of the site (default: %(default)s)")
+    where.add_metrics(build)
     build.set_defaults(action=run)
 
 
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.board.site import build
     from tta_bench.board.submission import BOARD
 
-    built = build(args.board or BOARD, args.out, args.title)
+    built = build(args.board or BOARD, args.out, args.title, args.metric)
     options.console().print(
         f"{built.submissions} submissions on {built.suites} suite{'s' * (built.suites != 1)}: {built.pages} pages, "
         f"the largest {built.largest / 1000:,.0f} kB. Open {args.out / 'index.html'}",

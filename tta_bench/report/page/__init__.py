@@ -44,7 +44,7 @@ def page(
     `tables` are accuracy and time, where they are made already.
     """
     accuracy, cost = tables or (accuracy_table(comparison), time_table(comparison))
-    lines = gather(comparison, accuracy, cost, predictions)
+    lines = gather(comparison, accuracy, predictions)
     style, script = text_of("page.css"), _script()
     if paper:  # without the notes that the page shows already
         paper = replace(paper, notes=tuple(note for note in paper.notes if note not in accuracy.notes))
@@ -56,12 +56,12 @@ def page(
             policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
             style=Markup(style),
             script=Markup(script),
-            data=_json(payload(comparison.tasks, lines)),
+            data=_json(payload(comparison, lines)),
             facts=view.facts(comparison),
             warnings=view.warnings((*accuracy.notes, *cost.notes)),
             notes=view.quiet((*close.notes, *accuracy.notes, *cost.notes)),
-            heads=view.heads(comparison.tasks, lines),
-            rows=view.leaderboard(comparison.tasks, lines, close.labels),
+            heads=view.heads(comparison, lines),
+            rows=view.leaderboard(comparison, lines, close.labels),
             paper=view.paper(paper) if paper else None,
             failures=view.failures(comparison),
             details=view.details(lines),

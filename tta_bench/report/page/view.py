@@ -11,18 +11,15 @@ from typing import Any
 from tta_bench.notes import Level, Note
 from tta_bench.records.record import Record
 from tta_bench.report import names
+from tta_bench.report.column import Column
+from tta_bench.report.columns import columns_at
 from tta_bench.report.page.data import Line
 from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.tables import scoring_columns, titles
 from tta_bench.report.values import FAILED, NONE, Table, Value
 
 SHADES = 8
-ABOUT = {
-    "Avg.": "average over tasks",
-    "scored": "the weights that a prediction is taken with",
-    "fwd": "forward passes per image",
-    "bwd": "backward passes per image",
-    "src": "needs source images",
-}
+FIRST = {"lower": "asc", "higher": "desc", "": "asc"}
 
 
 @dataclass(frozen=True)
@@ -93,18 +90,21 @@ def quiet(notes: Sequence[Note]) -> list[str]:
     return [str(note) for note in notes if not note.is_loud]
 
 
-def heads(tasks: Sequence[str], lines: Sequence[Line]) -> list[Head]:
+def heads(comparison: Comparison, lines: Sequence[Line]) -> list[Head]:
     """The average first, where a phone shows it, then tasks, then what it took."""
-    scores = [("Avg.", ""), *zip(names.columns(tasks), tasks, strict=True)]
-    others = [Head(name, "asc", ABOUT.get(name, name)) for name in (*_costs(lines), *lines[0].more)]
+    tasks = comparison.tasks
+    scores = [("Avg.", "average over tasks"), *zip(names.columns(tasks), tasks, strict=True)]
+    more = [(column.title, column) for column in _costs(comparison, lines)]
+    more += [(name, column) for column in scoring_columns(comparison) for name in titles([column])]
     return [
         Head("Method", "asc", "Method"),
-        *(Head(name, "desc", about or ABOUT.get(name, name)) for name, about in scores),
-        *others,
+        *(Head(name, "desc", about) for name, about in scores),
+        *(Head(name, FIRST[column.better], column.about or name) for name, column in more),
     ]
 
 
-def leaderboard(tasks: Sequence[str], lines: Sequence[Line], close: Collection[str]) -> list[LeaderboardRow]:
+def leaderboard(comparison: Comparison, lines: Sequence[Line], close: Collection[str]) -> list[LeaderboardRow]:
+    tasks, costs = comparison.tasks, [column.title for column in _costs(comparison, lines)]
     shades = [_shades([line.means[i] for line in lines]) for i in range(len(tasks) + 1)]
     return [
         LeaderboardRow(
@@ -112,7 +112,7 @@ def leaderboard(tasks: Sequence[str], lines: Sequence[Line], close: Collection[s
             (
                 _score(line, -1, shades[-1][number], ""),
                 *(_score(line, i, shades[i][number], task) for i, task in enumerate(tasks)),
-                *(_number(line.costs.get(name)) for name in _costs(lines)),
+                *(_fact(line.costs.get(name, Value())) for name in costs),
                 *(_fact(value) for value in line.more.values()),
             ),
             line.row.label in close,
@@ -162,8 +162,9 @@ def paper(table: Table) -> PaperView:
     )
 
 
-def _costs(lines: Sequence[Line]) -> list[str]:
-    return [name for name in ("ms/image", "× Source") if any(name in line.costs for line in lines)]
+def _costs(comparison: Comparison, lines: Sequence[Line]) -> list[Column]:
+    """The page's columns that have a number in some row."""
+    return [column for column in columns_at("page", comparison) if any(column.title in line.costs for line in lines)]
 
 
 def _score(line: Line, i: int, shade: int, task: str) -> Cell:
@@ -184,14 +185,10 @@ def _score(line: Line, i: int, shade: int, task: str) -> Cell:
     )
 
 
-def _number(value: float | None) -> Cell:
-    return Cell("missing", NONE) if value is None else Cell("plain", f"{value:.2f}", f"{value:.6g}")
-
-
 def _fact(value: Value) -> Cell:
     if value.word:
         return Cell("plain", value.word, value.word)
-    return _number(None if math.isnan(value.mean) else value.mean)
+    return Cell("missing", NONE) if math.isnan(value.mean) else Cell("plain", value.figure, f"{value.mean:.6g}")
 
 
 def _shades(values: Sequence[float]) -> list[int]:
@@ -228,7 +225,7 @@ def _measured(line: Line) -> dict[str, Any]:
         "average": f"{average}" + (f" (95 %: {bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else ""),
         "top-5": f"{100 * sum(record.top5 for record in done) / len(done):.1f}",
         "calibration error": f"{100 * sum(record.ece for record in done) / len(done):.1f}",
-        **{name: f"{value:.2f}" for name, value in line.costs.items()},
+        **{name: str(value) for name, value in line.costs.items()},
         "own resets": sum(record.resets for record in done),
         "seeds": ", ".join(map(str, sorted({record.cell.seed for record in done}))),
         "finished cells": f"{len(done)} of {len(line.row.records)}",
