@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tta_bench.download.unpack import unpack
-from tta_bench.download.verify import digest
+from tta_bench.files import checksum
 
 ALLOWED = 1.3
 
@@ -36,8 +36,8 @@ def main() -> int:
         images = _tar(folder, "images", files=3000, size=60_000)  # as ImageNet-R
         packed = _tar(folder, "packed", files=1500, size=60_000, flag="-czf")  # as ImageNet-3DCC
         cases: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
-            ("md5", lambda: digest(arrays, "md5"), _program("md5sum", arrays)),
-            ("sha256", lambda: digest(arrays, "sha256"), _program("sha256sum", arrays)),
+            ("md5", lambda: checksum(arrays, "md5"), _program("md5sum", arrays)),
+            ("sha256", lambda: checksum(arrays, "sha256"), _program("sha256sum", arrays)),
             ("unpack 4 arrays", _ours(folder, arrays), _tar_program(folder, arrays)),
             ("unpack 3,000 images", _ours(folder, images), _tar_program(folder, images)),
             ("unpack 1,500 images, gzip", _ours(folder, packed), _tar_program(folder, packed)),

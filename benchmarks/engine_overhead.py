@@ -21,13 +21,13 @@ from tta_bench.engines.tickets import Hints, bound_hints, tickets
 from tta_bench.engines.work import JournalWatcher, Queue, _do
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.execute import Cells
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
 
-CHOICES = Choices(tasks=("contrast", "fog", "snow"), methods=("source", "tent"), seeds=(0, 1), limit=64)
+OPTIONS = RunOptions(tasks=("contrast", "fog", "snow"), methods=("source", "tent"), seeds=(0, 1), limit=64)
 
 
 class Timed(Cells):
@@ -45,7 +45,7 @@ class Timed(Cells):
 
 def main() -> None:
     torch.set_num_threads(1)
-    site, asked = Site(device="cpu"), specs(suite.load("digits-c-5"), CHOICES)
+    site, asked = Site(device="cpu"), specs(suite.load("digits-c-5"), OPTIONS)
     place = Binder(site)
     place.workers.warm_up()
     try:

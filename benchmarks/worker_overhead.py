@@ -16,8 +16,8 @@ from statistics import median
 import torch
 
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.host import Work
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.runner import run_cell
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
@@ -30,7 +30,7 @@ Seconds = tuple[float, float]  # on the wall, of CPU
 def main(rounds: int) -> None:
     torch.set_num_threads(1)
     place = Binder(Site(device="cpu"))
-    asked = specs(suite.load("demo"), Choices(tasks=("snow",), methods=("source", "tent", "sar")))
+    asked = specs(suite.load("demo"), RunOptions(tasks=("snow",), methods=("source", "tent", "sar")))
     works = [place.bind(spec) for spec in asked]
     here: dict[str, list[Seconds]] = {work.label: [] for work in works}
     there: dict[str, list[Seconds]] = {work.label: [] for work in works}

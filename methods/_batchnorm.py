@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor, nn
@@ -31,13 +31,14 @@ class SourceStatistics:
     def restored(self) -> Iterator[None]:
         """Within the block the layers normalise as the source model does, and afterwards as before."""
         now = [(module, module.running_mean, module.running_var) for module, *_ in self._kept]
-        _put(self._kept)
+        put(self._kept)
         try:
             yield
         finally:
-            _put(now)
+            put(now)
 
 
-def _put(statistics: list[tuple[nn.BatchNorm2d, Tensor | None, Tensor | None]]) -> None:
+def put(statistics: Sequence[tuple[nn.BatchNorm2d, Tensor | None, Tensor | None]]) -> None:
+    """Give each layer its mean and variance."""
     for module, mean, var in statistics:
         module.running_mean, module.running_var = mean, var

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor
@@ -66,6 +66,28 @@ class AdamW(Descent):
         super().__init__(tensors, torch.optim.AdamW(tensors, lr=lr, weight_decay=weight_decay, foreach=True))
 
 
+class Adam(Descent):
+    """Steps scaled by moving averages of the gradient and its square."""
+
+    def __init__(self, tensors: Tensors, *, lr: float, weight_decay: float = 0.0) -> None:
+        not_negative(lr=lr, weight_decay=weight_decay)
+        super().__init__(tensors, torch.optim.Adam(tensors, lr=lr, weight_decay=weight_decay, foreach=True))
+
+
+@contextmanager
+def uphill(tensors: Tensors, grads: Tensors, rho: float) -> Iterator[None]:
+    """Within the block the tensors stand `rho` up the slope; afterwards they are exactly as before."""
+    before = [tensor.detach().clone() for tensor in tensors]
+    with torch.no_grad():
+        length = torch.stack(torch._foreach_norm(grads)).norm()
+        torch._foreach_add_(tensors, torch._foreach_mul(grads, rho / (length + 1e-12)))
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            torch._foreach_copy_(tensors, before)
+
+
 class Sam(Sgd):
     """Sharpness-aware minimisation (Foret et al. 2021): step by the gradient found `rho` up the slope."""
 
@@ -73,15 +95,6 @@ class Sam(Sgd):
         super().__init__(tensors, lr=lr, momentum=momentum)
         self.rho = rho
 
-    @contextmanager
-    def perturbed(self, grads: Tensors) -> Iterator[None]:
-        """Within the block the weights stand `rho` up the slope; afterwards they are exactly as before."""
-        before = [tensor.detach().clone() for tensor in self.tensors]
-        with torch.no_grad():
-            length = torch.stack(torch._foreach_norm(grads)).norm()
-            torch._foreach_add_(self.tensors, torch._foreach_mul(grads, self.rho / (length + 1e-12)))
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                torch._foreach_copy_(self.tensors, before)
+    def perturbed(self, grads: Tensors) -> AbstractContextManager[None]:
+        """A block in which the weights stand `rho` up the slope."""
+        return uphill(self.tensors, grads, self.rho)

@@ -20,3 +20,9 @@ def positive(**settings: float) -> None:
     for name, value in settings.items():
         if value <= 0:
             raise ValueError(f"{name} is {value}, expected a number above 0")
+
+
+def at_least_one(**settings: int) -> None:
+    for name, value in settings.items():
+        if value < 1:
+            raise ValueError(f"{name} is {value}, expected 1 or more")

@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread, a small suite, and a way to run the command line."""
+"""Shared by all tests: a place of their own, one thread, a small suite, and a way to run the command line."""
 
 from __future__ import annotations
 
@@ -7,15 +7,48 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
-from tests.support.cli import SMALL, Cli
-from tests.support.folders import make_run
-from tta_bench.cli.main import main
-from tta_bench.registry import installed
+from tests.support.isolation import Session, enter
+
+# Before anything else is imported: the client of the Hugging Face hub reads its variables at once. Workers of xdist
+# inherit the environment of the process that started them.
+SESSION = None if "PYTEST_XDIST_WORKER" in os.environ else Session()
+
+import torch  # noqa: E402
+
+from tests.support.cli import SMALL, Cli  # noqa: E402
+from tests.support.folders import make_run  # noqa: E402
+from tta_bench.cli.main import main  # noqa: E402
+from tta_bench.registry import installed  # noqa: E402
 
 torch.set_num_threads(1)
-os.environ["TTA_BENCH_IN_PROCESS"] = "1"  # a worker takes seconds to start; runs/test_workers.py has its own
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tests that pass and leave something behind have failed."""
+    if SESSION is not None and (left := SESSION.end()):
+        print("\nThe tests added or removed files of the checkout or the user's caches:", *left[:20], sep="\n  ")
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _outside_of_the_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fixtures that several tests share stand in a folder of the session."""
+    before = Path.cwd()
+    os.chdir(tmp_path_factory.mktemp("session"))
+    yield
+    os.chdir(before)
+
+
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path: Path) -> Iterator[None]:
+    """Every test stands in a folder of its own, and the variables and methods that it sets end with it."""
+    folder, environment = Path.cwd(), dict(os.environ)
+    os.chdir(tmp_path)
+    yield
+    os.chdir(folder)
+    enter(environment)
+    installed().given.clear()
 
 
 @pytest.fixture
@@ -31,13 +64,6 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         return status, out, err
 
     return run
-
-
-@pytest.fixture(autouse=True)
-def _no_given_methods() -> Iterator[None]:
-    """Classes that a test registers end with it."""
-    yield
-    installed().given.clear()
 
 
 @pytest.fixture

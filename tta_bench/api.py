@@ -7,19 +7,17 @@ results.compare("source", "tent")
 
 from __future__ import annotations
 
-import operator
+import inspect
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from tta_bench import registry
-from tta_bench.engines import Options
-from tta_bench.engines.session import Session
+from tta_bench.engines.start import start
 from tta_bench.errors import UserError
-from tta_bench.records.live import Live
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import differences
@@ -28,92 +26,60 @@ from tta_bench.report.display import Display
 from tta_bench.report.rows import Comparison, compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import accuracy_table, time_table
-from tta_bench.runs.choices import Choices
-from tta_bench.runs.launch import launch
-from tta_bench.runs.listing import Watcher
-from tta_bench.runs.site import Site
-from tta_bench.runs.site import data_root as default_root
-from tta_bench.streams.scenarios import Scenario, scenario_of
-from tta_bench.suites import suite as suites
-from tta_bench.suites.suite import Suite
+from tta_bench.runs.listing import Watcher, finished
+from tta_bench.runs.options import NAMES, Methods, RunOptions, errors_name_keywords, scenario_settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tta_bench.method import Method
-
-RUNS = Path("results/runs")
-Methods = Sequence[str] | Mapping[str, "Mapping[str, Any] | type[Method]"]
+P = ParamSpec("P")
 
 
-def run(
-    methods: Methods = (),
-    suite: str | Suite = suites.DEFAULT,
-    *,
-    tasks: Sequence[str] = (),
-    seeds: Sequence[int] = (),
-    model: str | None = None,
-    scenario: str | Scenario = "normal",
-    limit: int | None = None,
-    batch_size: int | None = None,
-    amp: str | None = None,
-    compile: bool = False,
-    live: Live | None = None,
-    data_root: str | Path | None = None,
-    cache: str | Path | None = None,
-    workers: int | None = None,
-    device: str = "auto",
-    out: str | Path | None = None,
-    fresh: bool = False,
-    on: str | None = None,
-    jobs: int | None = None,
-    gpus: Sequence[int] = (),
-    slurm: Mapping[str, str] | None = None,
-    gpus_per_cell: float | None = None,
-    retries: int = 2,
-    watcher: Watcher | None = None,
-) -> Results:
+@dataclass(frozen=True)
+class Call(RunOptions):
+    """The keywords of `run`: the options of the command, and who watches."""
+
+    watcher: Watcher | None = field(default=None, kw_only=True)
+
+
+def _takes(options: Callable[P, RunOptions]) -> Callable[[Callable[..., Results]], Callable[P, Results]]:
+    """Give a function the signature of a class: for help(), notebooks and type checkers."""
+
+    def decorate(function: Callable[..., Results]) -> Callable[P, Results]:
+        own = inspect.signature(options).parameters
+        kind = inspect.Parameter.KEYWORD_ONLY
+        settings = {name: inspect.Parameter(name, kind, default=None) for name in scenario_settings()}
+        ordered = {**{name: own[name] for name in NAMES}, **settings, **own}
+        signature = inspect.Signature([*ordered.values()], return_annotation="Results")
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+@_takes(Call)
+def run(*args: Any, **given: Any) -> Results:
     """Compare methods on a suite, as `tta-bench run` does; finished cells in the folder are not run again.
 
-    `methods` is a list of names, or maps row labels to a dictionary of settings (which may name its `method`) or to a
-    Method class, which needs no package. The default is the suite's methods. `out` is the run folder, by default the
-    command line's. `live=Live(1)` is a stream that does not wait, as `--stream-speed 1`. `on` is an engine with its
-    options, as in docs/clusters.md; `Results.lost` names cells that no worker could finish. Bad arguments raise
-    `tta_bench.errors.UserError`.
+    The keywords are the command's options, with the same defaults; text is read as the command line reads it, so that
+    `time_limit="2h"` is `--time-limit 2h`. `methods` is a list of names, or maps row labels to a dictionary of settings
+    (which may name its `method`) or to a Method class, which needs no package. `Results.lost` names cells that no
+    worker could finish. Bad arguments raise `tta_bench.errors.UserError`.
     """
-    chosen = suites.load(suite) if isinstance(suite, str) else suite
-    labels, overrides = _rows(methods)
-    choices = Choices(
-        methods=labels,
-        tasks=tuple(tasks),
-        model=model,
-        seeds=_whole_numbers(seeds),
-        scenario=scenario_of(scenario) if isinstance(scenario, str) else scenario,
-        limit=limit,
-        batch_size=batch_size,
-        amp=amp,
-        compile=compile,
-        live=live,
-        overrides=overrides,
-    )
-    site = Site(default_root(data_root), Path(cache) if cache else None, workers, device)
-    folder = Path(out) if out else RUNS / chosen.name
-    options = Options(jobs, tuple(gpus), "", gpus_per_cell, slurm or {})
-    if on is None and options in (Options(), Options(jobs=1)):
-        ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh)
-        return Results(ready.store, ready.run(watcher or Watcher()))
-    with Session(on or "local", options, retries) as session:
-        ready = launch(chosen, choices, site, folder, command=_command(), fresh=fresh, check=session.check)
-        records, lost = session.run(ready, watcher or Watcher())
-        return Results(ready.store, records, [str(cell) for cell in lost])
-
-
-def _whole_numbers(seeds: Iterable[int]) -> tuple[int, ...]:
-    """Seeds as plain numbers, also from an array."""
-    try:
-        return tuple(map(operator.index, seeds))
-    except TypeError as error:
-        raise UserError(f"seeds: expected whole numbers, as in seeds=[0, 1], got {seeds!r}") from error
+    given |= dict(zip(("methods", "suite"), args, strict=False))
+    watcher = given.pop("watcher", None) or Watcher()
+    with errors_name_keywords():
+        labels, rows = _rows(given.get("methods") or ())
+        options = RunOptions.of({**given, "methods": labels})
+        for label, settings in options.overrides.items():
+            rows[label] = {**rows.get(label, {}), **settings}
+        with start(replace(options, set=rows), _command()) as started:
+            ready = started.ready
+            if options.detach:
+                started.detach()
+                return Results(ready.store, finished(ready.requests, ready.site, ready.store).values())
+            records, lost = started.finish(watcher)
+            return Results(ready.store, records, [str(cell) for cell in lost])
 
 
 class Results:
@@ -167,12 +133,10 @@ class Results:
         return self.table()._repr_html_()
 
 
-def _rows(methods: Methods) -> tuple[tuple[str, ...], dict[str, dict[str, Any]]]:
+def _rows(methods: Methods) -> tuple[Sequence[str], dict[str, dict[str, Any]]]:
     """Labels and their settings; registers classes in this process under their labels."""
-    if isinstance(methods, str):
-        raise UserError(f"methods: expected a list of names, as in ['{methods}'], got '{methods}'")
     if not isinstance(methods, Mapping):
-        return tuple(methods), {}
+        return methods, {}
     overrides = {}
     for label, given in methods.items():
         if isinstance(given, type):

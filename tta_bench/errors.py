@@ -43,6 +43,17 @@ def reason(error: BaseException, most: int = 300) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+@contextmanager
+def third_party(what: str) -> Iterator[None]:
+    """Any exception of third-party code in this block becomes a one-line UserError that starts with `what`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # third-party code may raise anything
+        raise UserError(f"{what}: {reason(error)}") from error
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint to append to "unknown ...": the closest known word, if any, and all known words."""
     choices = sorted(known)

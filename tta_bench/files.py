@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import socket
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import cache
@@ -18,11 +19,33 @@ from tta_bench.errors import UserError
 
 MOST_BYTES = 2**28  # of a file that is read whole; the predictions for 11 million images
 
+OnHashed = Callable[[int, int], None]  # bytes hashed, of how many
+
 
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file atomically: a crash leaves the old one or the new one, never a part."""
     with open_whole(path) as file:
         file.write(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a text file that the user asked for; UserError if it cannot be written."""
+    try:
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror or error})") from error
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Refuse a file that cannot be written before time is spent on its content. Creates its folder."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, expected a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}): choose another file") from error
 
 
 @contextmanager
@@ -70,6 +93,20 @@ def open_plain(path: Path) -> Iterator[IO[bytes]]:
             yield file
     finally:
         os.close(handle)
+
+
+def checksum(path: Path, algorithm: str = "sha256", on_hashed: OnHashed | None = None) -> str:
+    """The checksum of a file, as `sha256sum` prints it."""
+    found = hashlib.new(algorithm, usedforsecurity=False)
+    buffer = memoryview(bytearray(1 << 18))  # fits into the processor's cache: larger ones are slower
+    done, total = 0, path.stat().st_size
+    with path.open("rb", buffering=0) as content:
+        while count := content.readinto(buffer):
+            found.update(buffer[:count])
+            done += count
+            if on_hashed:
+                on_hashed(done, total)
+    return found.hexdigest()
 
 
 def folder_below(folder: Path, name: str) -> Path:

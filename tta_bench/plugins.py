@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from tta_bench.errors import MissingPackage, UserError, did_you_mean, needs_packages
+from tta_bench.errors import UserError, did_you_mean, needs_packages, third_party
 
 OWN = "tta-bench"
 NAME = re.compile(r"\w[\w.-]*")
@@ -53,15 +53,11 @@ class Group:
     def load_object(self, name: str) -> Any:
         """Import the object behind a name; any exception becomes a one-line UserError."""
         entry = self.entry(name)
-        try:
-            with needs_packages():
-                return entry.load()
-        except MissingPackage:
-            raise
-        except (Exception, SystemExit) as error:  # third-party code may raise anything
-            raise UserError(
-                f"{self.noun} '{name}' of {package(entry)} cannot be imported ({entry.value}): {one_line(error)}"
-            ) from error
+        with (
+            third_party(f"{self.noun} '{name}' of {package(entry)} cannot be imported ({entry.value})"),
+            needs_packages(),
+        ):
+            return entry.load()
 
     def load_class(self, name: str, base: type) -> Any:
         """Import a class that must be a subclass of `base`."""
@@ -91,11 +87,6 @@ def claims(noun: str) -> dict[str, tuple[EntryPoint, ...]]:
 def package(entry: EntryPoint) -> str:
     """The name of the installed package that an entry point comes from."""
     return entry.dist.name if entry.dist is not None else "an unknown package"
-
-
-def one_line(error: BaseException) -> str:
-    """An exception of third-party code as one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
 
 
 @cache

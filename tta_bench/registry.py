@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tta_bench import declared, plugins, settings
-from tta_bench.errors import MissingPackage, UserError, needs_packages
+from tta_bench.errors import MissingPackage, UserError, needs_packages, third_party
 from tta_bench.identity.code import base_modules, class_hash, code_hash, is_outdated, loaded_hash, source_file
 from tta_bench.plugins import NAME, Group
 
@@ -101,14 +101,11 @@ def build_method(
     name, cls = (method, installed().load(method)) if isinstance(method, str) else (method.__name__, method)
     params = dict(params or {})
     settings.check(name, cls, params)
-    try:
-        built = cls(model, num_classes=num_classes, batch_size=batch_size, **params)
-    except UserError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise UserError(f"method '{name}': {error}") from error
-    except (Exception, SystemExit) as error:  # third-party code may raise anything
-        raise UserError(f"method '{name}' cannot be built: {plugins.one_line(error)}") from error
+    with third_party(f"method '{name}' cannot be built"):
+        try:
+            built = cls(model, num_classes=num_classes, batch_size=batch_size, **params)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"method '{name}': {error}") from error
     built.load_adapted_state(initial_state or {})
     built.remember()
     return built

@@ -30,6 +30,7 @@ from benchmarks.torture.mutations import mutate_bytes, mutate_content, mutate_te
 from tests.support.records import keep, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
+from tta_bench.measure import baseline
 from tta_bench.records.store import Store
 from tta_bench.report import differences
 from tta_bench.report.choose import comparisons
@@ -37,7 +38,6 @@ from tta_bench.report.frames import frame
 from tta_bench.report.runs import Runs
 from tta_bench.report.write import FORMATS, report_runs
 from tta_bench.suites import suite as suites
-from tta_bench.timing import baseline
 from tta_bench.verify.folders import verify
 
 ROOT = Path(__file__).parents[2]

@@ -92,7 +92,7 @@ def test_costs_are_multiples_of_an_earlier_source(small_suite: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"methods": "source"}, "expected a list of names, as in"),
+        ({"methods": 3}, "^methods: expected names"),
         ({"methods": {"mine": 3}}, "'mine': expected settings or a Method class, got 3"),
         ({"methods": {"mine": dict}}, "expected a subclass of tta_bench.Method"),
         ({"methods": {"tent": Mine}}, "method 'tent' is installed already, by tta-bench"),

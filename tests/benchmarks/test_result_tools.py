@@ -1,14 +1,18 @@
-"""The tools behind results/: what a grid tried, and whether a table was made again to the digit."""
+"""The tools behind results/ and README: what a grid tried, and whether a table was made again."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import same_results, tuning_record
+import pytest
+
+from benchmarks import demo_table, same_results, tuning_record
+from tests.support.checkout import ROOT
 from tests.support.records import keep, make_record
 from tta_bench.records.store import Store
 from tta_bench.report.leaderboard import tidy_csv
 from tta_bench.report.rows import compare
+from tta_bench.suites import suite
 
 
 def test_a_grid_is_named_by_what_it_varied(tmp_path: Path) -> None:
@@ -36,3 +40,27 @@ def test_a_changed_accuracy_is_found(tmp_path: Path) -> None:
     keep(now, make_record("tent", 0.5, task="fog"))
     found = same_results.differences(earlier, same_results.made_now(tmp_path / "now"))
     assert found[0] == "tent on fog, seed 0: top1 was 0.6000, is 0.5000"
+
+
+def test_the_readme_shows_the_methods_of_the_demo() -> None:
+    (marked,) = demo_table.MARKED.findall((ROOT / "README.md").read_text())
+    shown = demo_table.parsed(demo_table.first_table(marked))
+    assert list(dict.fromkeys(method for method, _ in shown)) == list(suite.load("demo").methods)
+
+
+def test_a_demo_with_other_numbers_than_the_readme_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = "| method | snow | scored |\n|---|---:|---:|\n| tent | **52.0** | pre-update |\n"
+    monkeypatch.setattr(demo_table, "README", tmp_path / "README.md")
+    monkeypatch.setattr(demo_table, "REPORT", tmp_path / "report.md")
+    demo_table.REPORT.write_text(f"### demo\n\n{table}\n- Seed 0.\n\n| other |\n")
+    demo_table.README.write_text("One.\n<!-- make demo -->\n<!-- end -->\nTwo.\n")
+    assert demo_table.main(["--write"]) == 0
+    assert demo_table.README.read_text() == f"One.\n<!-- make demo -->\n{table}<!-- end -->\nTwo.\n"
+    for old, new, status in (("**52.0**", "52.0", 0), ("52.0", "53.9", 0), ("53.9", "54.1", 1)):
+        demo_table.REPORT.write_text(demo_table.REPORT.read_text().replace(old, new))
+        assert demo_table.main([]) == status
+    assert "tent, snow: README has 52.0, the demo 54.1" in capsys.readouterr().out
+    demo_table.REPORT.write_text(table.replace("pre-update", "perturbed"))
+    assert demo_table.main([]) == 1

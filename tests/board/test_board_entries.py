@@ -220,7 +220,7 @@ def test_reading_needs_no_torch(good: Path) -> None:
     import subprocess
     import sys
 
-    code = "import sys; import tta_bench.board.check, tta_bench.packed.places; assert 'torch' not in sys.modules"
+    code = "import sys; import tta_bench.board.check, tta_bench.packed.address; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
 
 

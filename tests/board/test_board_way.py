@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.test_plugin import MINE, install, tta_bench
 from tests.support.chromium import PROGRAM, chromium
+from tests.support.plugins import MINE, install, tta_bench
 from tta_bench.board.submission import FILE
 
 SUITE = """

@@ -65,7 +65,7 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_only_the_data_files_of_a_submission_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_data_files_of_a_submission_are_taken(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "base")
     base = git(tmp_path, "rev-parse", "HEAD")
@@ -76,7 +76,6 @@ def test_only_the_data_files_of_a_submission_are_taken(tmp_path: Path, monkeypat
     (tmp_path / "setup.py").write_text("raise SystemExit('ran')")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-q", "-m", "a submission")
-    monkeypatch.chdir(tmp_path)
     take = runpy.run_path(str(ROOT / ".github" / "board_files.py"))["main"]
     assert take(base, "HEAD", str(tmp_path / "incoming")) == 0
     assert sorted(path.name for path in (tmp_path / "incoming").rglob("*")) == ["mine", "submission.yaml"], "no link"

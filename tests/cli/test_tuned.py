@@ -13,7 +13,7 @@ from tests.support.cli import Cli
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
 from tta_bench.runs import tuned
-from tta_bench.runs.choices import Choices
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.tuned import Trial, Tuned, choose, with_tuned
 from tta_bench.suites import suite
 
@@ -89,22 +89,20 @@ def test_nothing_is_chosen_if_all_failed() -> None:
 def test_a_setting_on_the_command_line_wins_and_is_not_called_chosen(tmp_path: Path) -> None:
     file, target = tmp_path / "settings.yaml", suite.load("digits-c-5")
     tuned.add(file, "tent", found((0.1, 60.0)))
-    choices = with_tuned(Choices(methods=("source", "tent")), target, file)
-    assert choices.overrides == {"tent": {"lr": 0.1}}
-    assert choices.chosen["tent"].startswith(
-        "tent: settings chosen on digits-c-holdout (spatter, saturate; seeds 0, 1)"
-    )
-    choices = with_tuned(Choices(methods=("tent",), overrides={"tent": {"lr": 0.7}}), target, file)
-    assert (choices.overrides, choices.chosen) == ({"tent": {"lr": 0.7}}, {})
+    options, chosen = with_tuned(RunOptions(methods=("source", "tent"), settings=file), target)
+    assert options.overrides == {"tent": {"lr": 0.1}}
+    assert chosen["tent"].startswith("tent: settings chosen on digits-c-holdout (spatter, saturate; seeds 0, 1)")
+    options, chosen = with_tuned(RunOptions(methods=("tent",), set={"tent": {"lr": 0.7}}, settings=file), target)
+    assert (options.overrides, chosen) == ({"tent": {"lr": 0.7}}, {})
 
 
 def test_settings_chosen_on_the_scored_tasks_are_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     tuned.add(file, "tent", found((0.1, 60.0), tasks=("fog", "spatter")))
-    said = with_tuned(Choices(), suite.load("digits-c-5"), file).chosen["tent"]
+    said = with_tuned(RunOptions(settings=file), suite.load("digits-c-5"))[1]["tent"]
     assert said.startswith("WARNING tent: settings chosen on ")
     assert said.endswith("This table scores fog too.")
-    elsewhere = with_tuned(Choices(), suite.load("digit-pairs-c-5"), file).chosen["tent"]
+    elsewhere = with_tuned(RunOptions(settings=file), suite.load("digit-pairs-c-5"))[1]["tent"]
     assert not elsewhere.startswith("WARNING"), "other images"
 
 

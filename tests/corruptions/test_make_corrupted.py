@@ -19,7 +19,7 @@ from tests.support.cli import Cli
 from tests.support.denied import denied
 from tta_bench.corruptions import CORRUPTIONS, corrupt
 from tta_bench.datasets import make_corrupted
-from tta_bench.datasets.make_corrupted import Job, is_whole, make, read_clean
+from tta_bench.datasets.make_corrupted import Plan, is_whole, make, read_clean
 
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -63,9 +63,9 @@ def test_the_tree_is_the_published_one(cli: Cli, clean: Path, tmp_path: Path) ->
 
 
 def test_pixels_are_those_of_the_corruption_seeded_by_image(clean: Path, tmp_path: Path) -> None:
-    job = Job(clean, tmp_path / "c", ("gaussian_noise",), (3,), 64)
+    plan = Plan(clean, tmp_path / "c", ("gaussian_noise",), (3,), 64)
     path = clean / "n01443537" / "ILSVRC2012_val_00000003.JPEG"
-    list(make(job, [path], workers=1))
+    list(make(plan, [path], workers=1))
     image_id = "n01443537/ILSVRC2012_val_00000003"
     worse = corrupt(read_clean(path, 64), "gaussian_noise", 3, image_id=image_id, scale="large")
     expected = BytesIO()
@@ -115,9 +115,9 @@ def test_each_clean_image_is_decoded_once_and_only_if_needed(
 
     monkeypatch.setattr(make_corrupted, "read_clean", counted)
     images = sorted(clean.glob("*/*"))
-    job = Job(clean, tmp_path / "c", ("contrast", "pixelate"), (1, 5), 64)
-    assert [outcome.written for outcome in make(job, images, 1)] == [4] * 4
-    assert [outcome.kept for outcome in make(job, images, 1)] == [4] * 4
+    plan = Plan(clean, tmp_path / "c", ("contrast", "pixelate"), (1, 5), 64)
+    assert [outcome.written for outcome in make(plan, images, 1)] == [4] * 4
+    assert [outcome.kept for outcome in make(plan, images, 1)] == [4] * 4
     assert read == images
 
 
@@ -249,7 +249,7 @@ def test_parts_of_killed_processes_are_removed(clean: Path, tmp_path: Path) -> N
         folder.mkdir(parents=True)
         (folder / "1.JPEG").write_bytes(b"half")
     os.utime(old, (0, 0))
-    list(make(Job(clean, tmp_path / "c", ("fog",), (5,), 64), [], 1))
+    list(make(Plan(clean, tmp_path / "c", ("fog",), (5,), 64), [], 1))
     assert (old.exists(), live.exists()) == (False, True)
 
 
@@ -302,5 +302,5 @@ def test_it_never_imports_torch() -> None:
 
 
 def test_the_default_is_all_fifteen_at_severity_5() -> None:
-    job = Job(Path(), Path())
-    assert (job.corruptions, job.severities, job.size) == (CORRUPTIONS, (5,), 224)
+    plan = Plan(Path(), Path())
+    assert (plan.corruptions, plan.severities, plan.size) == (CORRUPTIONS, (5,), 224)

@@ -16,7 +16,7 @@ from tta_bench.datasets import digits
 from tta_bench.models import checkpoint
 from tta_bench.models import source as models
 from tta_bench.models.recipes import DIGITS_RECIPE, train_digits
-from tta_bench.models.train import evaluate, jitter
+from tta_bench.models.train import Target, evaluate, jitter
 
 CPU = torch.device("cpu")
 
@@ -98,7 +98,7 @@ def test_the_model_normalises_inside() -> None:
 def test_training_is_repeatable_and_leaves_the_global_generator_alone(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     for name in ("a", "b"):
-        train_digits(tmp_path / f"{name}.safetensors", replace(DIGITS_RECIPE, epochs=1), CPU, quiet)
+        train_digits(replace(DIGITS_RECIPE, epochs=1), Target(tmp_path / f"{name}.safetensors", CPU, quiet))
     assert torch.equal(before, torch.get_rng_state())
     first, second = (checkpoint.load(tmp_path / f"{name}.safetensors")[0] for name in ("a", "b"))
     assert all(torch.equal(first[key], second[key]) for key in first)
@@ -116,10 +116,10 @@ def test_an_interrupted_training_resumes_to_the_same_weights(tmp_path: Path) -> 
 
     recipe = replace(DIGITS_RECIPE, epochs=2)
     with pytest.raises(KeyboardInterrupt):
-        train_digits(tmp_path / "a.safetensors", recipe, CPU, interrupt)
+        train_digits(recipe, Target(tmp_path / "a.safetensors", CPU, interrupt))
     assert not (tmp_path / "a.safetensors").exists()
     for name in ("a", "b"):
-        train_digits(tmp_path / f"{name}.safetensors", recipe, CPU, quiet)
+        train_digits(recipe, Target(tmp_path / f"{name}.safetensors", CPU, quiet))
     first, second = (checkpoint.load(tmp_path / f"{name}.safetensors")[0] for name in ("a", "b"))
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert not (tmp_path / "a.resume").exists()

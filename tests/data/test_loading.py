@@ -117,7 +117,7 @@ def test_a_bug_in_a_worker_keeps_its_kind_and_place() -> None:
 
 
 def test_a_killed_worker_is_one_line() -> None:
-    with pytest.raises(UserError, match="died .*fewer --workers") as caught:
+    with pytest.raises(UserError, match="died .*fewer --readers") as caught:
         list(batches(Killed(8), plan(8), CPU, workers=1))
     assert "\n" not in str(caught.value)
 

@@ -61,7 +61,10 @@ def test_missing_originals_of_imagenet_c_are_named(tmp_path: Path) -> None:
 def test_originals_of_cifar_are_in_the_order_of_its_labels(tmp_path: Path) -> None:
     home = trees.cifar_c(tmp_path)
     data = trees.partial("cifar-c", tmp_path, classes=10, severity=3)
-    with pytest.raises(UserError, match=r"no originals: put the original test images.*original.npy"):
+    with pytest.raises(
+        UserError,
+        match=r"no originals: run `tta-bench download cifar10`, or put the original test images.*original.npy",
+    ):
         data.originals("fog")
     pixels = np.random.default_rng(1).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
     np.save(home / "original.npy", pixels)

@@ -67,8 +67,7 @@ def prepare(folder: Path, cli: Cli, *, real: bool) -> None:
 
 
 @pytest.mark.parametrize("block", UNMARKED)
-def test_a_block_without_a_mark_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_block_without_a_mark_runs(block: Block, tmp_path: Path, cli: Cli) -> None:
     for program, *words in block.commands:
         assert program == "tta-bench", f"{block.name}: {program}: mark it, or write it as a command of tta-bench"
         for word in words:

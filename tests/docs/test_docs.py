@@ -69,10 +69,7 @@ def test_errors_and_docs_name_the_same_imagenet_folder(tmp_path: Path) -> None:
     assert f"make-corrupted --from {CLEAN_FOLDERS[0]} " in DATASETS
 
 
-def test_the_method_of_the_readme_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_method_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     written, tried = blocks(README)
     assert re.search(r"tta_bench\.run\(methods={.*}, suite=", tried)
     results = run_blocks(written, tried)["results"]
@@ -98,10 +95,7 @@ def test_the_guide_lists_every_built_in_method() -> None:
     assert without <= set(re.findall(r"`([\w-]+)`", table.partition("Without a recording:")[2]))
 
 
-def test_the_calls_of_the_notebook_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_calls_of_the_notebook_run(capsys: pytest.CaptureFixture[str]) -> None:
     called, defined, _ = blocks(NOTEBOOK)
     frame = run_blocks(called, defined)["frame"]
     assert len(frame) == 12  # type: ignore[arg-type]
@@ -110,15 +104,12 @@ def test_the_calls_of_the_notebook_run(
     assert "NOT REPORTABLE" in shown
 
 
-def test_the_example_of_frames_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_of_frames_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     part = section(NOTEBOOK, "Read a run folder")
     (code,), (shown,) = blocks(part), blocks(part, "text")
     store = Store.create(tmp_path / "results" / "runs" / "digit-pairs-c-5", "digit-pairs-c-5")
     for method in ("source", "eata"):
         save(store, make_record(method, suite="digit-pairs-c-5", task="snow"))
-    monkeypatch.chdir(tmp_path)
     exec(code, {})
     words = capsys.readouterr().out.split()
     assert words[:4] == shown.split()[:4]
@@ -163,14 +154,6 @@ def test_the_columns_of_frames_are_listed(run: Path) -> None:
     listed = re.findall(r"^\| ([a-z0-9_, ]+) \|", section(NOTEBOOK, "The run frame"), re.MULTILINE)[1:]
     assert set(", ".join(listed).split(", ")) == set(tta_bench.frame(run).columns)
     assert ", ".join(tta_bench.predictions(run).columns) in " ".join(NOTEBOOK.split())
-
-
-def test_the_arguments_of_run_are_listed() -> None:
-    import inspect
-
-    arguments = set(inspect.signature(tta_bench.run).parameters) - {"methods", "suite", "watcher"}
-    listed = section(NOTEBOOK, "Run").partition("options of the command:")[2].partition(". ")[0]
-    assert set(re.findall(r"`(\w+)`", listed)) == arguments
 
 
 def test_the_links_lead_somewhere() -> None:

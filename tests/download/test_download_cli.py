@@ -57,7 +57,7 @@ def test_from_a_download_to_a_report(cli: Cli, published: Website, tmp_path: Pat
     assert f"cifar10-c: {root / 'CIFAR-10-C'} (md5 " in shown
     assert cli("download", *where)[:2] == (
         0,
-        f"{suite}: everything is there; `tta-bench check --suite {suite}` looks closer\n",
+        f"{suite}: nothing is missing; `tta-bench check --suite {suite}` checks the files\n",
     )
     status, shown, _ = cli("check", *where)
     assert (status, shown.count("ERROR")) == (0, 0), shown
@@ -71,9 +71,9 @@ def test_from_a_download_to_a_report(cli: Cli, published: Website, tmp_path: Pat
 def test_names_and_suites_are_checked(cli: Cli, tmp_path: Path) -> None:
     where = ("--data-root", tmp_path)
     assert "unknown dataset 'cifar10c'; did you mean 'cifar10-c'?" in cli("download", "cifar10c", *where)[2]
-    assert "expected names of datasets, or --suite NAME (known: cifar10-c, " in cli("download", *where)[2]
+    assert "expected names of datasets, or --suite NAME (known: cifar10, " in cli("download", *where)[2]
     assert "unknown suite" in cli("download", "--suite", "none", *where)[2]
-    assert "everything is there" in cli("download", "--suite", "digits-c-5", *where)[1]
+    assert "nothing is missing" in cli("download", "--suite", "digits-c-5", *where)[1]
     assert "--mirror lab: expected an address" in cli("download", "imagenet-r", "--mirror", "lab", *where)[2]
 
 
@@ -111,7 +111,7 @@ def test_an_incomplete_folder_is_left_and_said(cli: Cli, tmp_path: Path) -> None
     trees.cifar_c(tmp_path, corruptions=("fog",))
     status, shown, _ = cli("download", "--suite", "cifar10-c-5", "--data-root", tmp_path)
     assert status == 1
-    assert f"{tmp_path / 'CIFAR-10-C'} is there already and is left as it is" in shown
+    assert f"{tmp_path / 'CIFAR-10-C'} exists and is kept" in shown
     assert "cifar10-c-5 still lacks something: `tta-bench check --suite cifar10-c-5` says what" in shown
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.denied import denied
 from tests.support.engines import make_spec
-from tta_bench.cli.engines import pairs
+from tta_bench.checked.readers import sbatch
 from tta_bench.cli.main import main
 from tta_bench.engines import Options, engine_class, engines
 from tta_bench.engines.base import Engine, State
@@ -134,7 +134,7 @@ def test_bad_input_is_one_line(
     ],
 )
 def test_values_of_slurm_options_may_be_lists(text: str, options: dict[str, str]) -> None:
-    assert pairs(text) == options
+    assert sbatch(text) == options
 
 
 def test_more_workers_than_a_job_of_another_scheduler_has_end_well(

@@ -56,10 +56,10 @@ def test_source_comes_first_and_expensive_cells_next() -> None:
     ("text", "passes"),
     [
         ("1 forward", 1),
-        ("1 forward, 1 backward", 3),
-        ("1 forward and backward; 1 of each for reliable samples", 6),
+        ("1 forward, 1 backward", 2.2),
+        ("1 forward and backward; 1 of each for reliable samples", 4.4),
         ("28 forwards", 28),
-        ("", 3),
+        ("", 2.2),
     ],
 )
 def test_passes_are_read_from_what_methods_say(text: str, passes: float) -> None:

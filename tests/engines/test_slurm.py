@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.test_plugin import install
 from tests.support import slurm
 from tests.support.engine_runs import (
     CELLS,
@@ -26,6 +25,7 @@ from tests.support.engine_runs import (
     wait_for,
     working,
 )
+from tests.support.plugins import install
 from tta_bench.engines.job import JobFolder
 from tta_bench.records.store import Store
 

@@ -105,7 +105,7 @@ BAD = [
     (["nowhere", "curve"], "is not a run folder"),
     (["nowhere", "tsne"], "is not an inspection"),
     (["run", "pie"], "invalid choice"),
-    (["run", "curve", "--cost", "time"], "--cost is no option of 'curve' (which takes --tasks, --methods, --where)"),
+    (["run", "curve", "--cost", "time"], "figure curve has no option --cost (it takes --tasks, --methods, --where)"),
     (["run", "curve", "--tasks", "fgo"], "no stream 'fgo'; did you mean 'fog'"),
     (["seen", "attention", "--tasks", "fgo"], "no task 'fgo'; did you mean 'fog'"),
     (["run", "pareto", "--methods", "bettr"], "no row 'bettr'; did you mean 'better'"),
@@ -115,10 +115,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) for words, _ in BAD])
-def test_a_mistake_is_one_line(
-    cli: Cli, words: list[str], said: str, run: Path, seen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_line(cli: Cli, words: list[str], said: str, run: Path, seen: Path, tmp_path: Path) -> None:
     status, shown, err = cli("figure", *words)
     assert (status, said in err, err.count("\n"), shown) == (2, True, 1, ""), err
     assert not list(tmp_path.rglob("figures"))

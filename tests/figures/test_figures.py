@@ -99,8 +99,8 @@ def test_pareto_leaves_out_rows_that_are_not_whole(run: Path) -> None:
 
 
 def test_the_frontier_holds_what_nothing_beats() -> None:
-    def point(label: str, cost: float, accuracy: float) -> pareto.Point:
-        return pareto.Point(label, 0, cost, accuracy, 0)
+    def point(label: str, cost: float, accuracy: float) -> pareto.CostPoint:
+        return pareto.CostPoint(label, 0, cost, accuracy, 0)
 
     points = point("a", 1, 50), point("b", 3, 60), point("worse", 2, 40), point("same", 4, 60), point("c", 9, 61)
     frontier = pareto.Pareto(points, "passes", "", ()).frontier
@@ -167,12 +167,13 @@ def test_tsne_needs_shifts_that_differ(tmp_path: Path) -> None:
 
 def test_attention_is_compared_with_that_of_the_original(seen: Path) -> None:
     found = attention.data(seen)
-    assert found.likeness == pytest.approx({"corrupted": -1, "adapted": 1}, abs=1e-4)
+    assert found.mean_likeness == pytest.approx({"corrupted": -1, "adapted": 1}, abs=1e-4)
     fog, snow = found.examples
     assert (fog.task, snow.task) == ("fog", "snow")
     kept = Inspection.open(seen)
     np.testing.assert_array_equal(snow.image, kept.image[1])
-    for kind, shares in snow.maps.items():
+    for kind, maps in found.maps.items():
+        shares = maps[snow.at]
         assert shares.sum() == pytest.approx(1, abs=1e-5)
         raw = getattr(kept, f"attention_{kind}")[39]
         np.testing.assert_allclose(shares, raw / raw.sum(), rtol=1e-5)
@@ -183,11 +184,12 @@ def test_attention_does_without_originals(tmp_path: Path) -> None:
     folder = make_inspection(tmp_path / "no-originals", **nothing)
     with style.house_style():
         found, figure = kinds.make("attention", folder, {})
-    assert found.likeness == {}
+    assert found.mean_likeness == {}
     assert len(figure.axes) == 2 * 3, "image, before, after"
     assert correlation.data(folder).examples[0].original is None
 
 
 def test_correlation_shows_the_block_asked_for(seen: Path) -> None:
-    np.testing.assert_array_equal(correlation.data(seen).examples[1].map, Inspection.open(seen).correlation_last[39])
-    assert not correlation.data(seen, "first").examples[1].map.any()
+    last, first = correlation.data(seen), correlation.data(seen, "first")
+    np.testing.assert_array_equal(last.maps[last.examples[1].at], Inspection.open(seen).correlation_last[39])
+    assert not first.maps[first.examples[1].at].any()

@@ -11,12 +11,13 @@ from tests.support.folders import HALF, ORDER, save
 from tests.support.records import make_record
 from tests.support.works import requests
 from tta_bench.errors import UserError
-from tta_bench.figures import kinds, over
+from tta_bench.figures import kinds
+from tta_bench.figures import lines as charts
 from tta_bench.records.live import Live
 from tta_bench.records.store import Store
 from tta_bench.report import sweep
 from tta_bench.report.choose import comparison
-from tta_bench.runs.choices import Choices
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
 
@@ -55,7 +56,7 @@ def test_a_sweep_runs_the_suite_at_each_value(tmp_path: Path, axis: str, values:
 
 def test_an_option_of_the_command_line_is_the_only_value(tmp_path: Path) -> None:
     file = swept(tmp_path, "stream_speed: [0, 1, 2]")
-    assert {spec.live for spec in requests(file, live=Live(3))} == {Live(3)}
+    assert {spec.live for spec in requests(file, stream_speed=3)} == {Live(3)}
 
 
 @pytest.mark.parametrize(
@@ -76,11 +77,11 @@ def test_a_bad_sweep_is_one_line(tmp_path: Path, text: str, said: str) -> None:
 
 def test_the_packaged_sweeps_have_cells() -> None:
     for name, count in (("digits-speed", 4), ("digits-batch-size", 8), ("digits-length", 5), ("digits-severity", 5)):
-        assert len(specs(suite.load(name), Choices(tasks=("fog",)))) == 6 * count
+        assert len(specs(suite.load(name), RunOptions(tasks=("fog",)))) == 6 * count
 
 
 def test_a_stream_that_waits_can_be_asked_for() -> None:
-    assert len(specs(suite.load("digits-speed"), Choices(tasks=("fog",), waits=True))) == 6
+    assert len(specs(suite.load("digits-speed"), RunOptions(tasks=("fog",), stream_speed=0))) == 6
 
 
 @pytest.fixture
@@ -134,9 +135,9 @@ def test_many_rows_are_named_at_the_ends_of_their_lines() -> None:
 
     from tta_bench.figures import style
 
-    lines = [over.Line(f"row{n}", n, (60 + n % 3, 60.0), (0, 0), (100, 50)) for n in range(19)]
+    lines = [charts.ChartLine(f"row{n}", n, (60 + n % 3, 60.0), (0, 0), (100, 50)) for n in range(19)]
     with style.house_style():
-        figure = over.draw(over.Over("stream speed", ("waits", "1"), tuple(lines), True, ()))
+        figure = charts.draw(charts.Chart("stream speed", ("waits", "1"), tuple(lines), True, ()))
         figure.canvas.draw()
         names = [text for text in figure.axes[0].texts if isinstance(text, Annotation)]
         assert {text.get_text() for text in names} == {line.label for line in lines}
@@ -158,7 +159,7 @@ def test_places_are_apart_and_near() -> None:
 
 def test_a_figure_needs_two_values(run: Path) -> None:
     with pytest.raises(UserError, match="needs records of at least two values of stream_speed, found 1"):
-        over.data(run, "stream_speed")
+        charts.data(run, "stream_speed")
 
 
 def test_severities_of_one_suite_make_several_tables(tmp_path: Path) -> None:

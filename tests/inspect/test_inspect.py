@@ -205,10 +205,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) or "nothing" for words, _ in BAD])
-def test_a_mistake_is_one_line_and_leaves_nothing(
-    cli: Cli, words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_line_and_leaves_nothing(cli: Cli, words: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").touch()
     status, shown, err = cli("inspect", *words)

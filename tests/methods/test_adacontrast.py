@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.methods.test_method_models import small_resnet
-from tests.support.small import small_vit, stream
+from tests.support.small import small_resnet, small_vit, stream
 from tests.support.traces import Trace, golden_batches
 from tta_bench import build_method
 from tta_bench.errors import UserError

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.methods.test_method_models import tiny
-from tests.support.small import small_resnet, small_vit, stream
+from tests.support.small import small_resnet, small_vit, stream, tiny
 from tta_bench import build_method
 from tta_bench.errors import UserError
 

@@ -14,9 +14,8 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from tests.methods.test_method_models import small_resnet, tiny
 from tests.support.guided import GuidedUNet, small_unet
-from tests.support.small import small_vit, stream
+from tests.support.small import small_resnet, small_vit, stream, tiny
 from tta_bench import build_method
 from tta_bench.errors import UserError
 

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from tta_bench_methods._prompt_training import PromptTraining
 from tta_bench_methods._stages import Projected, Staged, agreement, initial_tensors, likeness, stage_weights
 
-from tests.methods.test_method_models import small_resnet
 from tests.support.cli import Cli
 from tests.support.needed import needed, prompts_for
-from tests.support.small import small_vit, stream
+from tests.support.small import small_resnet, small_vit, stream
 from tests.support.works import CPU, requests
 from tta_bench import build_method
 from tta_bench.data.images import ArrayImages
@@ -274,7 +273,7 @@ def test_prompts_that_were_trained_again_under_the_same_name_run_again(small_sui
     overrides = {"dept-g": {"prompts": str(path)}}
 
     def run() -> tuple[str, bool]:
-        asked = requests(small_suite, overrides=overrides, **words)
+        asked = requests(small_suite, set=overrides, **words)
         store = Store.create(tmp_path / "run", "small")
         known = finished(asked, CPU, store)
         (record,) = run_left(asked, Binder(CPU), store, Watcher()).values()

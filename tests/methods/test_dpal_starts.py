@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.methods.test_method_facts import on_meta
-from tests.methods.test_method_models import VITS, tiny
+from tests.methods.test_method_models import VITS
 from tests.support.reference import pairwise_similarity
-from tests.support.small import small_vit, stream
+from tests.support.small import small_vit, stream, tiny
 from tests.support.traces import golden_batches, golden_model
 from tta_bench import Method, build_method
 from tta_bench.errors import UserError

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.methods.test_method_models import KINDS, tiny
+from tests.methods.test_method_models import KINDS
 from tests.support.needed import needed, prompts_for
-from tests.support.small import BATCHNORM_ONLY, small_resnet, small_vit, stream
+from tests.support.small import BATCHNORM_ONLY, small_resnet, small_vit, stream, tiny
 from tta_bench import Method, build_method, registry
 from tta_bench.errors import UserError
 from tta_bench.models import precision
@@ -30,6 +30,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "dept-g": {"queue_size": 16, "neighbours": 2},
     "foa": {"population_size": 4},
     "memo": {"augmentations": 2},
+    "rotta": {"memory_size": 5, "update_frequency": 3},
+    "sotta": {"memory_size": 5, "update_frequency": 3, "confidence_threshold": 0.2},
     "t3a": {"filter_k": 2},
 }
 MODELS: dict[str, Callable[[], nn.Module]] = {"class token": partial(small_vit, img_size=32), **KINDS}
@@ -42,7 +44,7 @@ REFUSED: dict[tuple[str, str], str] = {
     **{(name, kind): "needs a timm VisionTransformer" for name in ("dpal", "dpal-official", "foa") for kind in NO_VIT},
     **{("dept-g", kind): "the class token, and this" for kind in POOLED},
     **{("dept-g", kind): "needs a timm VisionTransformer" for kind in NO_VIT},
-    **{(name, "ConvNeXt"): LINEUP for name in ("sar", "deyo")},
+    **{(name, "ConvNeXt"): LINEUP for name in ("sar", "deyo", "sotta")},
 }
 
 
@@ -90,7 +92,7 @@ def test_every_kind_of_model_works_or_is_refused_with_the_reason(name: str, kind
         assert torch.equal(method.adapt(batch), logits)
 
 
-@pytest.mark.parametrize("name", ["sar", "deyo"])
+@pytest.mark.parametrize("name", ["sar", "deyo", "sotta"])
 def test_the_way_out_of_unknown_blocks_works(name: str) -> None:
     (batch,) = stream(count=1, size=4, pixels=32)
     method = built(name, tiny("convnext_atto", depths=(1, 1, 1, 1), dims=(8, 8, 16, 16)), frozen_blocks=[])

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tta_bench_methods import memo
 
-from tests.methods.test_method_models import small_resnet
-from tests.support.small import small_vit, stream
+from tests.support.small import small_resnet, small_vit, stream
 from tta_bench import build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter

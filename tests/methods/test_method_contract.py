@@ -24,6 +24,8 @@ NAMES = installed().names()
 QUICK: dict[str, dict[str, Any]] = {
     "foa": {"population_size": 4},
     "memo": {"augmentations": 4},
+    "rotta": {"memory_size": 6, "update_frequency": 5},
+    "sotta": {"memory_size": 6, "update_frequency": 5, "confidence_threshold": 0.2},
 }  # the same work, less often
 every_method = pytest.mark.parametrize("name", NAMES)
 
@@ -191,6 +193,11 @@ def test_eata_without_its_anchor_needs_no_source_data() -> None:
         ("cmf", {"alpha": 1.5}, "alpha is 1.5, expected 0 to 1"),
         ("cmf", {"gamma": -0.5}, "gamma is -0.5, expected 0 to 1"),
         ("eata", {"fisher_weight": -1.0}, "fisher_weight is -1.0, expected 0 or more"),
+        ("rotta", {"memory_size": 0}, "memory_size is 0, expected 1 or more"),
+        ("sotta", {"update_frequency": 0}, "update_frequency is 0, expected 1 or more"),
+        ("rotta", {"bn_momentum": 1.5}, "bn_momentum is 1.5, expected 0 to 1"),
+        ("sotta", {"confidence_threshold": 1.5}, "confidence_threshold is 1.5, expected 0 to 1"),
+        ("sotta", {"lr": -1.0}, "lr is -1.0, expected 0 or more"),
         ("foa", {"fitness_lambda": -1.0}, "fitness_lambda is -1.0, expected 0 or more"),
         ("tent", {"lr": float("nan")}, "lr: expected a number or none, got nan"),
         ("roid", {"lr": float("inf")}, "lr: expected a number, got inf"),

@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-import timm
 import torch
 from torch import nn
 
-from tests.support.small import small_resnet, small_vit, stir, stream
+from tests.support.small import small_resnet, small_vit, stream, tiny
 from tta_bench import Method, build_method
 from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter
@@ -20,14 +19,6 @@ from tta_bench.testing import check_method
 
 NORM_METHODS = ["tent", "eta", "eata", "sar"]
 NORM_LAYERS = ("batch", "group")
-
-
-def tiny(name: str, **changes: Any) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = timm.create_model(name, num_classes=10, **changes)
-        stir(model)
-    return model.eval()
 
 
 def built(name: str, model: nn.Module, **params: Any) -> Method:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from tta_bench_methods import _passes
 from tta_bench_methods.roid import scaled
 
-from tests.methods.test_method_models import small_resnet, tiny
-from tests.support.small import small_vit, stream
+from tests.support.small import small_resnet, small_vit, stream, tiny
 from tests.support.traces import Trace, golden_batches
 from tta_bench import Method, build_method
 from tta_bench.errors import UserError

@@ -9,8 +9,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from tests.methods.test_method_models import small_resnet, tiny
-from tests.support.small import small_vit, stream
+from tests.support.small import small_resnet, small_vit, stream, tiny
 from tta_bench import build_method
 from tta_bench.errors import UserError
 from tta_bench.models import precision

@@ -70,7 +70,6 @@ def test_a_folder_is_loaded_from_any_working_folder(
     vit: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hubs.fill(tmp_path / "lr=0.1" / "vit", vit)
-    monkeypatch.chdir(tmp_path)
     name = names.findable("local-dir:lr=0.1/vit")
     assert name == f"local-dir:{tmp_path}/lr=0.1/vit"
     monkeypatch.chdir("/")

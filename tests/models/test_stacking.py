@@ -13,6 +13,7 @@ from tta_bench.models import checkpoint, recipes
 from tta_bench.models import source as models
 from tta_bench.models.recipes import DIGIT_PAIRS_NOTE, DIGIT_PAIRS_RECIPE, train_digit_pairs
 from tta_bench.models.stacking import doubled
+from tta_bench.models.train import Target
 
 CPU = torch.device("cpu")
 
@@ -28,7 +29,7 @@ def quiet(done: int, total: int, loss: float) -> None:
 
 
 def train(out: Path, *, fresh: bool = False, progress: recipes.Progress = quiet) -> None:
-    train_digit_pairs(out, replace(DIGIT_PAIRS_RECIPE, epochs=6), CPU, progress, fresh=fresh)
+    train_digit_pairs(replace(DIGIT_PAIRS_RECIPE, epochs=6), Target(out, CPU, progress, fresh))
 
 
 def assert_same(first: Path, second: Path) -> None:
@@ -83,8 +84,7 @@ def test_an_interrupted_training_ends_with_the_same_weights(tmp_path: Path) -> N
     assert_same(whole, parts)
 
 
-def test_the_command_says_what_made_the_model(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_says_what_made_the_model(cli: Cli, tmp_path: Path) -> None:
     status, shown, err = cli("train-source", "digit-pairs", "--seed", 7, "--epochs", 3)
     assert (status, err) == (0, "")
     assert "training: 3 of 3 epochs, loss" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shlex
@@ -9,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -16,9 +18,11 @@ from safetensors.torch import load_file, save_file
 
 from tests.support import trees
 from tests.support.cli import Cli
+from tta_bench.datasets import cifar
 from tta_bench.datasets.office_home import CLASSES, DOMAINS
 from tta_bench.models import checkpoint, train
 from tta_bench.models import source as models
+from tta_bench.models.cifar_recipes import NETWORKS, part
 
 TAG = "test_vit.r160_in1k"  # timm's smallest ViT
 NAMES = [f"Class_{c:02d}" for c in range(CLASSES)]
@@ -163,9 +167,7 @@ def test_a_model_trained_here_can_start_another_training(cli: Cli, data: Path, t
     assert models.load(str(third)).architecture == {"timm": TAG, "num_classes": CLASSES}
 
 
-def test_the_note_holds_a_command_that_reproduces_the_weights(
-    cli: Cli, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_note_holds_a_command_that_reproduces_the_weights(cli: Cli, data: Path, tmp_path: Path) -> None:
     start = tmp_path / "my start.safetensors"
     start.write_bytes((data / "start.safetensors").read_bytes())
     words = ("train-source", "office-home", "--domain", "Art", "--data-root", data)
@@ -199,10 +201,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words)[:60] or "nothing" for words, _ in BAD])
-def test_a_mistake_is_one_line(
-    cli: Cli, data: Path, words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_line(cli: Cli, data: Path, words: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "OfficeHome").mkdir()
     for domain in ("Art", "Clipart"):
         (tmp_path / "OfficeHome" / domain).symlink_to(data / "OfficeHome" / domain)
@@ -230,3 +229,40 @@ def test_digits_have_no_domains(cli: Cli) -> None:
     status, _, err = cli("train-source", "digits", "--domain", "Art")
     assert (status, err.count("\n")) == (2, 1)
     assert "train-source digits takes no --domain" in err
+
+
+def test_cifar_networks_train_resume_and_load(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (48, 32, 32, 3), np.uint8)
+    labels = np.arange(48) % 10
+    monkeypatch.setattr(cifar, "_load", lambda folder, classes, split: (pixels, labels))
+    monkeypatch.setattr(cifar, "IMAGES", {"train": 48, "test": 48})
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    recipe = dataclasses.replace(NETWORKS["resnet20"].recipe, batch_size=4, bf16=False)
+    monkeypatch.setitem(NETWORKS, "resnet20", dataclasses.replace(NETWORKS["resnet20"], recipe=recipe, parts=2))
+    out = tmp_path / "net.safetensors"
+    words = ("train-source", "cifar10", "--network", "resnet20", "--data-root", tmp_path, "--epochs", 2, "--out", out)
+    status, said, err = cli(*words)
+    assert (status, err) == (0, ""), err
+    assert "% on held-out clean images" in said
+    model = models.load(str(out))
+    assert (model.num_classes, sum(p.numel() for p in model.network.parameters())) == (10, 269_722)
+    assert checkpoint.read_note(out).made_by["command"].startswith("tta-bench train-source cifar10 --network resnet20")
+    assert cli("train-source", "cifar10")[2].startswith("tta-bench: error: --network")
+    assert cli("train-source", "digits", "--network", "resnet20")[0] == 2
+
+
+def test_parts_of_the_train_images_cover_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = cifar.CleanImages(Path(), 10, "train", np.arange(50), [f"{i}" for i in range(50)], np.arange(50) % 10)
+    lap = [part(images, 4, epoch) for epoch in range(4)]
+    assert sorted(int(i) for some in lap for i in some.ids) == list(range(50))
+    assert list(part(images, 4, 4).ids) != list(lap[0].ids)
+    assert list(lap[2].labels) == [int(i) % 10 for i in lap[2].ids]
+
+
+def test_shifted_images_are_moved_by_whole_pixels() -> None:
+    images = torch.arange(64 * 3 * 8 * 8).view(64, 3, 8, 8).float()
+    moved = train.shift(images, torch.Generator().manual_seed(0), 2, flip=True)
+    starts = {int(image[0, 2, 2]) - 64 * 3 * number for number, image in enumerate(moved)}
+    assert moved.shape == images.shape
+    assert len(starts) > 10
+    assert all(float(value) in {0.5, *images[5].flatten().tolist()} for value in moved[5].flatten())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
-import shutil
+import os
 import subprocess
 import sys
 import venv
@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.package.test_wheel import LEFT_OUT as NOT_SOURCE
 from tests.support import light
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, copied
 from tests.support.cli import Cli
 from tests.support.records import keep, make_record
 from tta_bench.errors import LEFT_OUT
@@ -29,7 +28,8 @@ def run_light(*commands: tuple[object, ...], everything: bool = False) -> list[l
     """Exit status, stdout and stderr of each command without the packages that a light install leaves out."""
     words = json.dumps([[str(word) for word in command] for command in commands])
     command = [sys.executable, light.__file__, words, *(["everything"] if everything else [])]
-    done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     found: list[list[Any]] = json.loads(done.stdout)
     return found
 
@@ -116,7 +116,7 @@ def test_the_light_requirements_are_those_of_a_run_without_what_is_left_out() ->
 @pytest.mark.slow
 def test_a_light_install_reads_results(folder: Path, tmp_path: Path) -> None:
     """As in README: needs PyPI."""
-    source = shutil.copytree(ROOT, tmp_path / "source", ignore=NOT_SOURCE)
+    source = copied(ROOT, tmp_path / "source")
     venv.create(tmp_path / "venv", with_pip=True)
     place = tmp_path / "venv" / "bin"
     for words in (["-r", source / "requirements-report.txt"], ["--no-deps", source]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,22 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import ROOT
-
-# Not part of the source: results/runs, and what git, pip, make and tests leave behind.
-LEFT_OUT_NAMES = (".*", "__pycache__", "*.egg-info", "build", "dist")
-
-
-def LEFT_OUT(folder: str, names: list[str]) -> set[str]:  # noqa: N802
-    """Everything but what git ignores; tta_bench/runs is code, results/runs is not."""
-    left = shutil.ignore_patterns(*LEFT_OUT_NAMES)(folder, names)
-    return {*left, *(["runs"] if Path(folder).name == "results" else [])}
+from tests.support.checkout import ROOT, copied
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy to build from, as setuptools leaves a build folder behind."""
-    return shutil.copytree(ROOT, tmp_path_factory.mktemp("source") / "tta-bench", ignore=LEFT_OUT)
+    return copied(ROOT, tmp_path_factory.mktemp("source") / "tta-bench")
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,8 @@ from tests.support.folders import make_run
 from tests.support.records import make_failure
 from tests.support.servers import Website, serve
 from tta_bench.errors import UserError
-from tta_bench.packed import places
+from tta_bench.packed.address import is_folder, run_folder
 from tta_bench.packed.pack import pack
-from tta_bench.packed.places import run_folder
 from tta_bench.records.store import Store
 
 
@@ -125,5 +124,5 @@ def test_a_file_that_is_too_long_is_refused(packed: Path) -> None:
 
 def test_a_folder_stays_where_it_is(run: Path) -> None:
     assert run_folder(run) == run
-    assert places.is_folder(run)
-    assert not places.is_folder("https://example.org/run.zip")
+    assert is_folder(run)
+    assert not is_folder("https://example.org/run.zip")

@@ -7,34 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.papers import row, shipped
 from tests.support.records import make_record
-from tta_bench.records.record import Record
 from tta_bench.report.paper import paper_table
-from tta_bench.report.paper_conditions import defaults
 from tta_bench.report.rows import compare
-from tta_bench.report.values import Table
-from tta_bench.suites import suite
-
-
-def shipped(method: str, name: str = "imagenet-c-5", top1: float = 0.6, **changes: Any) -> list[Record]:
-    """A finished row of a shipped suite, as that suite would run it."""
-    found = suite.load(name)
-    label = changes.pop("label", method)
-    given = {k: v for k, v in found.methods.get(label, {}).items() if k != "method"}
-    content = {
-        "suite": name,
-        "data": found.data,
-        "model": found.model,
-        "batch_size": found.batch_size,
-        "settings": {**defaults(method), **given},
-        **changes,
-    }
-    return [replace(make_record(method, top1, task=task, **content), label=label) for task in found.tasks]
-
-
-def row(table: Table | None, label: str) -> dict[str, str]:
-    assert table is not None
-    return dict(zip(table.columns, map(str, dict(table.rows)[label]), strict=True))
 
 
 def test_measured_paper_and_difference_follow_each_other() -> None:

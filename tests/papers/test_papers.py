@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.papers.test_paper_table import row, shipped
 from tests.support.cli import Cli
+from tests.support.papers import row, shipped
 from tests.support.records import keep, make_record
 from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.errors import UserError

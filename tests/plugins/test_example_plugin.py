@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.plugins.test_plugin import tta_bench
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, copied
+from tests.support.plugins import tta_bench
 
 EXAMPLE = ROOT / "examples" / "tta-bench-plugin"
 
@@ -20,7 +19,7 @@ EXAMPLE = ROOT / "examples" / "tta-bench-plugin"
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What pip makes of the example, apart from this environment."""
     folder = tmp_path_factory.mktemp("example")
-    shutil.copytree(EXAMPLE, folder / "source")
+    copied(EXAMPLE, folder / "source")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     alone = ["--no-deps", "--no-build-isolation", "--target", str(folder / "site"), str(folder / "source")]
     subprocess.run([*pip, *alone], check=True)
@@ -53,7 +52,7 @@ def test_what_it_brings_is_listed_with_its_package(site: Path, what: str, name: 
 
 
 def test_its_own_tests_pass(site: Path, tmp_path: Path) -> None:
-    shutil.copytree(EXAMPLE / "tests", tmp_path / "tests")
+    copied(EXAMPLE / "tests", tmp_path / "tests")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "tests"],
         capture_output=True,

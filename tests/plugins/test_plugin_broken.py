@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.test_plugin import install, tta_bench
 from tests.support.cli import SMALL
+from tests.support.plugins import install, tta_bench
 
 
 @pytest.fixture

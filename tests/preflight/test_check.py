@@ -60,7 +60,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> type[Toy]:
 @pytest.mark.parametrize(
     ("behaviour", "said"),
     [
-        (raises, "adapt raised KeyError: 'no\\nkey'"),
+        (raises, "adapt failed: KeyError: 'no\\nkey'"),
         (lambda m, b: torch.zeros(len(b), 7), "adapt returned (2, 7) after 0 images, expected logits of shape (2, 10)"),
         (lambda m, b: None, "adapt returned NoneType"),
         (spoilt_by_its_update, "adapt returned NaN or infinite logits after 2 images"),

@@ -132,7 +132,7 @@ CIFAR = (
 
 def by_clean_images(home: Path, monkeypatch: pytest.MonkeyPatch, accuracy: float, **choices: Any) -> list[str]:
     """The warnings for a model whose authors state this accuracy on clean images."""
-    row = published.Published("digits-vit", "CIFAR-10", "cifar-c", 10, 32, accuracy, "", "")
+    row = published.PublishedModel("digits-vit", "CIFAR-10", "cifar-c", 10, 32, accuracy, "", "")
     monkeypatch.setattr(published, "table", lambda: (replace(row, classes=100, clean=1.0), row))
     (home / "suite.yaml").write_text(CIFAR)
     site = Site(data_root=home, device="cpu", in_process=True)

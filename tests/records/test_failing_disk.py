@@ -160,7 +160,7 @@ class Deadly:
 
 def test_a_killed_reader_stops_the_run() -> None:
     plan = [np.arange(4), np.arange(4, 8)]
-    with pytest.raises(RunStopped, match="a process that reads images died .*try fewer --workers"):
+    with pytest.raises(RunStopped, match="a process that reads images died .*try fewer --readers"):
         list(loading.batches(Deadly(), plan, torch.device("cpu"), workers=1))
 
 

@@ -13,27 +13,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.cli import TWELVE_CELLS
 from tests.support.records import make_record
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
 from tta_bench.runs.listing import is_finished
 
-SUITE = """
-name: shared
-about: a test
-model: digits-vit
-batch_size: 32
-tasks: [contrast, fog, snow]
-data: {kind: digits-c, severity: 5}
-methods: {source: {}, tent: {}}
-seeds: [0, 1]
-"""
-
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     path = tmp_path / "suite.yaml"
-    path.write_text(SUITE)
+    path.write_text(TWELVE_CELLS)
     return path
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.papers.test_paper_table import row, shipped
+from tests.support.papers import row, shipped
 from tests.support.records import make_record
 from tta_bench.measure.ratio import Ratio
 from tta_bench.records.record import Record

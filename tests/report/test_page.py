@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.papers.test_paper_table import shipped
 from tests.support.checkout import ROOT
 from tests.support.pages import EVIL, Reader, data, large_page, made, predictions
+from tests.support.papers import shipped
 from tests.support.records import make_failure, make_record
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions

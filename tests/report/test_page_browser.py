@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.papers.test_paper_table import shipped
 from tests.support.chromium import PROGRAM, Chromium, chromium
 from tests.support.pages import EVIL, METHODS, large_page, made
+from tests.support.papers import shipped
 from tests.support.records import make_failure, make_record
 from tta_bench.records.record import Record
 from tta_bench.report.leaderboard import Close

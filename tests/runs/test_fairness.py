@@ -244,8 +244,7 @@ def test_what_cannot_be_restored_does_not_keep_the_rest_from_it(
     assert "EVIL" not in os.environ
 
 
-def test_a_removed_working_directory_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_removed_working_directory_is_left(tmp_path: Path) -> None:
     with restored() as changed:
         (tmp_path / "gone").mkdir()
         os.chdir(tmp_path / "gone")

@@ -48,7 +48,7 @@ def _requests(home: Path, **choices: object) -> list:  # type: ignore[type-arg]
 
 
 def _site(home: Path) -> Site:
-    return Site(data_root=home, device="cpu", workers=0)
+    return Site(data_root=home, device="cpu", readers=0)
 
 
 def _forget() -> None:
@@ -74,7 +74,7 @@ def test_everything_is_known_if_nothing_changed(done: Path) -> None:
 
 
 def test_settings_that_differ_are_not_known(done: Path) -> None:
-    assert count(done, overrides={"eata": {"lr": 0.1}}) == 1
+    assert count(done, set={"eata": {"lr": 0.1}}) == 1
     assert count(done, batch_size=3) == 0
 
 

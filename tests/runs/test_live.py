@@ -27,8 +27,8 @@ from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Record
 from tta_bench.report.rows import compare
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.execute import refuse_unfit
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.runner import run_cell
 from tta_bench.runs.spec import CellSpec, specs
 from tta_bench.runs.standby import copied
@@ -155,7 +155,8 @@ def toys() -> Iterator[None]:
 
 def answers(suite: Path, live: Live | None, method: str = "counter", batches: int = 5) -> tuple[Record, list[int]]:
     """The record of a short stream, and the first prediction of each batch."""
-    work = works(suite, methods=(method,), live=live, batch_size=8, limit=8 * batches)[0]
+    speed = {} if live is None else {"stream_speed": live.speed, "busy": live.busy}
+    work = works(suite, methods=(method,), **speed, batch_size=8, limit=8 * batches)[0]
     record, predictions = run_cell(work)
     return record, predictions.prediction[::8].tolist()
 
@@ -172,7 +173,9 @@ def test_who_answers_while_the_method_is_busy(small_suite: Path) -> None:
 
 
 def test_source_answers_as_source_does(small_suite: Path) -> None:
-    live = run_cell(works(small_suite, methods=("counter",), live=Live(1, "source"), batch_size=8, limit=40)[0])[1]
+    live = run_cell(works(small_suite, methods=("counter",), stream_speed=1, busy="source", batch_size=8, limit=40)[0])[
+        1
+    ]
     source = run_cell(works(small_suite, methods=("source",), batch_size=8, limit=40)[0])[1]
     assert live.prediction[8:16].tolist() == source.prediction[8:16].tolist()
     assert live.prediction[24:32].tolist() == source.prediction[24:32].tolist()
@@ -230,16 +233,16 @@ def test_tables_refuse_to_mix_speeds() -> None:
 
 def test_methods_that_cannot_join_are_refused(small_suite: Path) -> None:
     with pytest.raises(UserError, match="NoModel keeps no model and defines no predict"):
-        refuse_unfit(requests(small_suite, methods=("no-model",), live=Live(1)), Binder(CPU))
-    refuse_unfit(requests(small_suite, methods=("no-model",), live=Live(1, "source")), Binder(CPU))
+        refuse_unfit(requests(small_suite, methods=("no-model",), stream_speed=1), Binder(CPU))
+    refuse_unfit(requests(small_suite, methods=("no-model",), stream_speed=1, busy="source"), Binder(CPU))
     with pytest.raises(CellFailed, match="Uncopyable cannot be copied .one of a kind.: use --busy source"):
         answers(small_suite, Live(1), "uncopyable")
     with pytest.raises(UserError, match="--compile needs --busy source or released"):
-        Choices(live=Live(1), compile=True)
+        RunOptions(stream_speed=1, compile=True)
 
 
 def test_a_request_survives_json(small_suite: Path) -> None:
-    (spec, _) = requests(small_suite, methods=("tent",), live=Live(1, "source", backward=2))
+    (spec, _) = requests(small_suite, methods=("tent",), stream_speed=1, busy="source", backward_cost=2)
     assert CellSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     with pytest.raises(UserError, match="request: live.*busy.*'tired'"):
         CellSpec.from_json({**spec.to_json(), "live": {"speed": 1, "busy": "tired"}})
@@ -248,12 +251,12 @@ def test_a_request_survives_json(small_suite: Path) -> None:
 
 
 def test_adapt_every_is_a_setting_of_a_row(small_suite: Path) -> None:
-    (spec,) = requests(small_suite, methods=("tent",), tasks=("contrast",), overrides={"tent": {"adapt-every": 2}})
+    (spec,) = requests(small_suite, methods=("tent",), tasks=("contrast",), set={"tent": {"adapt-every": 2}})
     assert spec.live == Live(adapt_every=2)
     assert spec.label == "tent (adapt-every=2)"
     assert spec.settings.keys() <= {"lr"}
     with pytest.raises(UserError, match="method 'tent .*adapt-every: expected a whole number of at least 1, got 0"):
-        requests(small_suite, methods=("tent",), overrides={"tent": {"adapt-every": 0}})
+        requests(small_suite, methods=("tent",), set={"tent": {"adapt-every": 0}})
 
 
 @every_method
@@ -268,9 +271,9 @@ def test_a_copy_keeps_the_old_weights(name: str) -> None:
     torch.testing.assert_close(again, before, rtol=0, atol=0)
 
 
-def chosen(*words: str) -> Choices:
-    args = parser().parse_args(["run", "--suite", "digits-c-5", "--stream-speed", "1", *words])
-    return options.chosen(args)[1]
+def chosen(*words: str) -> list[CellSpec]:
+    args = parser().parse_args(["run", "--suite", "digits-c-5", "--stream-speed", "1", "--tasks", "fog", *words])
+    return specs(suite.load(args.suite), options.of(args))
 
 
 @pytest.fixture
@@ -287,11 +290,10 @@ def timing(tmp_path: Path) -> Path:
 
 
 def test_a_timing_record_is_a_clock(timing: Path) -> None:
-    choices = chosen("--methods", "source,tent", "--clock", str(timing))
-    assert choices.costs == {"source": 1.0, "tent": 2.5}
-    live = specs(suite.load("digits-c-5"), replace(choices, tasks=("fog",)))[1].live
+    source, live = (spec.live for spec in chosen("--methods", "source,tent", "--clock", str(timing)))
+    assert source is not None
     assert live is not None
-    assert live.cost == 2.5
+    assert (source.cost, live.cost) == (1.0, 2.5)
     assert live.clock.startswith("timing record ")
     assert len(adapted(live, [(100, 0)] * 100)) == 40
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.works import requests
 from tta_bench.errors import UserError
-from tta_bench.runs.choices import Choices
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec, specs
 from tta_bench.streams.scenarios import SCENARIOS, LabelShift, scenario_of
@@ -22,7 +22,7 @@ from tta_bench.suites import suite
 @pytest.mark.parametrize("name", suite.names())
 def test_every_suite_survives_json(name: str) -> None:
     for scenario in SCENARIOS:
-        found = specs(suite.load(name), Choices(scenario=scenario_of(scenario), model="digits-vit"))
+        found = specs(suite.load(name), RunOptions(scenario=scenario_of(scenario), model="digits-vit"))
         again = [CellSpec.from_json(json.loads(json.dumps(spec.to_json()))) for spec in found]
         assert again == found
         assert [spec.digest for spec in again] == [spec.digest for spec in found]
@@ -30,7 +30,7 @@ def test_every_suite_survives_json(name: str) -> None:
 
 
 def test_a_site_survives_json(tmp_path: Path) -> None:
-    for site in (Site(), Site(tmp_path, tmp_path / "cache", 3, "cuda:1")):
+    for site in (Site(), Site(data_root=tmp_path, cache=tmp_path / "cache", readers=3, device="cuda:1")):
         assert Site.from_json(json.loads(json.dumps(site.to_json()))) == site
 
 
@@ -50,7 +50,7 @@ def test_the_label_is_not_part_of_the_request(small_suite: Path) -> None:
 
 def test_a_label_names_a_file_without_its_folder(small_suite: Path) -> None:
     given = {"dept-g": {"prompts": "/data/me/prompts.safetensors", "lr": 0.1}}
-    spec = requests(small_suite, methods=("dept-g",), overrides=given)[0]
+    spec = requests(small_suite, methods=("dept-g",), set=given)[0]
     assert spec.label == "dept-g (prompts=prompts.safetensors, lr=0.1)"
     assert spec.settings["prompts"] == "/data/me/prompts.safetensors"
 
@@ -72,16 +72,16 @@ def test_a_models_file_has_its_absolute_path(small_suite: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
+    ("given", "said"),
     [
         ({"methods": ("tnt",)}, "unknown method 'tnt'; did you mean 'tent'"),
         ({"tasks": ("fgo",)}, "suite 'small' has no task 'fgo'"),
-        ({"overrides": {"sar": {"lr": 1}}}, "method 'sar' is not in this run"),
+        ({"set": {"sar": {"lr": 1}}}, "method 'sar' is not in this run"),
     ],
 )
-def test_a_typo_is_one_line(small_suite: Path, choices: dict[str, object], said: str) -> None:
+def test_a_typo_is_one_line(small_suite: Path, given: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        requests(small_suite, **choices)
+        requests(small_suite, **given)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,9 @@ def test_listing_requests_imports_no_torch() -> None:
         "import sys\n"
         "from tta_bench.runs import listing, known, spec\n"
         "from tta_bench.suites import suite\n"
-        "from tta_bench.runs.choices import Choices\n"
-        "print(len(spec.specs(suite.load('digits-c-5'), Choices())), 'torch' in sys.modules, 'sklearn' in sys.modules)"
+        "from tta_bench.runs.options import RunOptions\n"
+        "found = spec.specs(suite.load('digits-c-5'), RunOptions())\n"
+        "print(len(found), 'torch' in sys.modules, 'sklearn' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split()[1:] == ["False", "False"]

@@ -17,8 +17,8 @@ from tta_bench.data.cache import CachedImages
 from tta_bench.datasets import digits, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.known import stamps
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec, specs
 from tta_bench.streams.changing import ChangingImages, calibration, changing_parts
@@ -183,17 +183,17 @@ def cifar(root: Path) -> CellSpec:
         "tasks: [fog, snow]\nmodel: digits-vit\nbatch_size: 8\nmethods: {source: {}}\n"
     )
     (suite,) = suites.parse(text, "mine.yaml")
-    return specs(suite, Choices(scenario=Ccc("medium", 100)))[0]
+    return specs(suite, RunOptions(scenario=Ccc("medium", 100)))[0]
 
 
 def test_clean_images_are_all_that_it_needs(tmp_path: Path) -> None:
     spec, cache = cifar(tmp_path), tmp_path / "cache"
-    plain = Binder(Site(tmp_path, device="cpu")).bind(spec)
-    cached = Binder(Site(tmp_path, cache, device="cpu")).bind(spec)
+    plain = Binder(Site(data_root=tmp_path, device="cpu")).bind(spec)
+    cached = Binder(Site(data_root=tmp_path, cache=cache, device="cpu")).bind(spec)
     assert plain.cell.key == cached.cell.key
     assert {type(part) for part in cached.stream.images.sets} <= {ChangingImages, CachedImages}  # type: ignore[attr-defined]
     assert np.array_equal(plain.stream.images.read(plain.stream.order), cached.stream.images.read(cached.stream.order))
-    known = stamps(spec, Site(tmp_path), needs_source=False)
+    known = stamps(spec, Site(data_root=tmp_path), needs_source=False)
     assert known is not None
     for file in (tmp_path / "ccc" / "cifar-c-10.json", tmp_path / "CIFAR-10-C" / "original.npy"):
         assert f"{file} {file.stat().st_size}" in known["images"]
@@ -209,7 +209,7 @@ def test_a_bad_calibration_is_one_line(tmp_path: Path) -> None:
     ):
         file.write_text(content)
         with pytest.raises(UserError, match=said):
-            Binder(Site(tmp_path, device="cpu")).parts(spec)
+            Binder(Site(data_root=tmp_path, device="cpu")).parts(spec)
 
 
 def test_imagenet_needs_only_its_validation_images(tmp_path: Path) -> None:

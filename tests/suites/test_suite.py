@@ -11,7 +11,7 @@ from tests.support.cli import Cli
 from tta_bench import registry, settings
 from tta_bench.datasets import open_dataset
 from tta_bench.errors import UserError
-from tta_bench.runs.choices import Choices
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.spec import specs
 from tta_bench.suites import schema, suite
 
@@ -83,8 +83,8 @@ def test_for_each_makes_one_suite_per_value() -> None:
 
 def test_other_methods_run_with_their_settings_when_named() -> None:
     (found,) = suite.parse(GOOD + "other_methods: {sar: {lr: 0.5}, slow: {method: sar, lr: 0.1}}", "mine.yaml")
-    assert [spec.label for spec in specs(found, Choices(tasks=("fog",)))] == ["source", "tent"]
-    named = specs(found, Choices(methods=("sar", "slow", "tent"), tasks=("fog",)))
+    assert [spec.label for spec in specs(found, RunOptions(tasks=("fog",)))] == ["source", "tent"]
+    named = specs(found, RunOptions(methods=("sar", "slow", "tent"), tasks=("fog",)))
     assert [(spec.method, spec.settings["lr"]) for spec in named] == [("sar", 0.5), ("sar", 0.1), ("tent", 0.001)]
 
 

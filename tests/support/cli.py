@@ -1,4 +1,4 @@
-"""What tests of the command line share: the type of the `cli` fixture, and the text of a small suite."""
+"""What tests of the command line share: the type of the `cli` fixture, and small suites."""
 
 from __future__ import annotations
 
@@ -14,4 +14,15 @@ tasks: [contrast, brightness]
 model: digits-vit
 batch_size: 32
 methods: {source: {}, tent: {lr: 1e-3}}
+"""
+
+TWELVE_CELLS = """
+name: shared
+about: a test
+model: digits-vit
+batch_size: 32
+tasks: [contrast, fog, snow]
+data: {kind: digits-c, severity: 5}
+methods: {source: {}, tent: {}}
+seeds: [0, 1]
 """

@@ -18,11 +18,11 @@ TAR = archives.tar(ARRAYS)
 SCRIPT = """
 import hashlib, sys
 from pathlib import Path
-from tta_bench.download.bring import bring
+from tta_bench.download.fetch import fetch_file
 from tta_bench.download.table import PublishedFile
 address, size, md5, root = sys.argv[1:]
-brought = bring(PublishedFile(address, "CIFAR-10-C", bytes=int(size), md5=md5), Path(root))
-print(brought.was_there)
+fetched = fetch_file(PublishedFile(address, "CIFAR-10-C", bytes=int(size), md5=md5), Path(root))
+print(fetched.was_there)
 """
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.records.test_many_processes import SUITE
+from tests.support.cli import TWELVE_CELLS
 from tta_bench.engines.journal import Life
 from tta_bench.records.store import Store
 
@@ -32,7 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _home(base: Path) -> Path:  # the fixture is another one in each file that imports it
     home = base / "engines"
     home.mkdir()
-    (home / "suite.yaml").write_text(SUITE)
+    (home / "suite.yaml").write_text(TWELVE_CELLS)
     done = run(home, "plain")
     assert done.returncode == 0, done.stderr
     return home

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.support.records import keep, make_record, predict
-from tta_bench.inspect.inspection import Inspection, Manifest
+from tta_bench.inspect.inspection import Inspection, InspectionManifest
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 
@@ -64,6 +64,6 @@ def make_inspection(folder: Path, **changes: Any) -> Path:
         "image": rng.integers(0, 255, (2, 3, 32, 32), np.uint8),
         "original": rng.integers(0, 255, (2, 3, 32, 32), np.uint8),
     }
-    manifest = Manifest("s", "mine", {}, "m", "w", 32, 1, 0, "", ("tta-bench", "inspect"))
+    manifest = InspectionManifest("s", "mine", {}, "m", "w", 32, 1, 0, "", ("tta-bench", "inspect"))
     Inspection(manifest, **{**arrays, **changes}).save(folder)
     return folder

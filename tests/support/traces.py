@@ -47,6 +47,9 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "foa-shift": (),
     "bn-test": (),
     "bn-alpha": ("alpha",),
+    "rotta": ("lr", "memory_size", "update_frequency", "teacher_momentum", "bn_momentum", "age_weight",
+              "uncertainty_weight"),
+    "sotta": ("lr", "memory_size", "update_frequency", "confidence_threshold", "bn_momentum", "rho"),
 }  # fmt: skip
 
 
@@ -116,7 +119,7 @@ def golden_model(head_scale: float = 1.0, name: str = "model.npz") -> Any:
     return model
 
 
-def seams(meta: dict[str, Any]) -> dict[str, Callable[..., Tensor]]:
+def seams(meta: dict[str, Any]) -> dict[str, Callable[..., Any]]:
     """The draws of the recording, by the name of the method that makes them."""
     first = 0 if meta["method"] == "adacontrast" else 1
 
@@ -129,13 +132,15 @@ def seams(meta: dict[str, Any]) -> dict[str, Callable[..., Tensor]]:
     def patch_order(images: int, patches: int) -> Tensor:
         return torch.arange(patches).flip(0).expand(images, -1)
 
-    found: dict[str, Callable[..., Tensor]] = {}
+    found: dict[str, Callable[..., Any]] = {}
     if "views" in meta:
         found["views"] = views
     if meta.get("restore_mask", "none") != "none":
         found["restore_mask"] = restore_mask
-    if meta.get("augmentation") == "hflip":
+    if meta.get("augmentation") == "hflip" or "augment" in meta:
         found["augment"] = lambda images: images.flip(-1)
     if "patch_order" in meta:
         found["patch_order"] = patch_order
+    if "pick" in meta:
+        found["pick"] = lambda count: (count - 1) // 2
     return found

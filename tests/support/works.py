@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.host import Work
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec, specs
 from tta_bench.suites import suite
@@ -15,10 +15,10 @@ from tta_bench.suites import suite
 CPU = Site(device="cpu")
 
 
-def requests(suite_file: Path, **choices: Any) -> list[CellSpec]:
-    return specs(suite.load(str(suite_file)), Choices(**choices))
+def requests(suite_file: Path, **given: Any) -> list[CellSpec]:
+    return specs(suite.load(str(suite_file)), RunOptions.of(given))
 
 
-def works(suite_file: Path, site: Site = CPU, **choices: Any) -> list[Work]:
+def works(suite_file: Path, site: Site = CPU, **given: Any) -> list[Work]:
     place = Binder(site)
-    return [place.bind(spec) for spec in requests(suite_file, **choices)]
+    return [place.bind(spec) for spec in requests(suite_file, **given)]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import trees
+from tests.support.checkout import ROOT
 from tta_bench.system import in_background, without_collector
 
 
@@ -73,7 +74,7 @@ def test_ctrl_c_does_not_reach_the_other_process() -> None:
         "from tests.system.test_processes import blocked\n"
         "with in_background(blocked) as result: print(result())\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "True", done.stderr
 
 

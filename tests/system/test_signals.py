@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -131,6 +132,6 @@ def test_output_on_a_full_disk_is_one_line(words: list[str]) -> None:
 
 
 def test_a_process_without_standard_output_works() -> None:
-    command = f"exec {sys.executable} -m tta_bench suite schema >&-"
+    command = f"exec {shlex.quote(sys.executable)} -m tta_bench suite schema >&-"
     done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (0, "")

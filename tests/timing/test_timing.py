@@ -16,15 +16,16 @@ from tests.support.cli import Cli
 from tta_bench.cli.options import seconds
 from tta_bench.cli.timing import percent
 from tta_bench.errors import UserError
+from tta_bench.measure import baseline
+from tta_bench.measure.baseline import Baseline, Identity, Timing
 from tta_bench.measure.ratio import Ratio
-from tta_bench.timing import baseline, output
-from tta_bench.timing.baseline import Baseline, Identity, Timing
+from tta_bench.timing import output
+from tta_bench.timing.compare import Limits, Result, compare_sides
 from tta_bench.timing.measure import FIRST_CHECK, Budget, Pair, Step, measure, noise
 from tta_bench.timing.ratio import LEVEL, estimate
-from tta_bench.timing.session import Result, compare_sides
 from tta_bench.timing.steps import Workload
 from tta_bench.timing.verdict import RatioGate, Verdict, exact_gate, missing, status
-from tta_bench.timing.workload import Prepared
+from tta_bench.timing.workload import Bench
 
 BATCHES = 4
 EQUAL = Ratio(1.0, 0.99, 1.01)
@@ -137,9 +138,9 @@ def compare(old: dict[str, float], new: dict[str, float]) -> dict[str, str]:
     machine, methods = Machine(0), ("source", "sar")
     workload = Workload("m", 10, None, 32, "cpu", 1, {name: (name, {}) for name in methods}, [], [])
     identity = Identity("s", "t", 32, BATCHES, 1, "cpu", methods, (), "w", "o", 128)
-    prepared = Prepared(workload, identity, {name: {} for name in methods}, None)  # type: ignore[arg-type]
+    prepared = Bench(workload, identity, {name: {} for name in methods}, None)  # type: ignore[arg-type]
     sides = MadeSide(machine, **old), MadeSide(machine, **new)
-    result = compare_sides(*sides, prepared, 0.05, Budget(100, _counter()), lambda text: None)
+    result = compare_sides(*sides, prepared, Limits(0.05, Budget(100, _counter()), lambda text: None))
     return {verdict.method: verdict.outcome for verdict in result.verdicts}
 
 
@@ -275,7 +276,7 @@ def test_estimates_are_the_same_each_time() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["record", "--out", "no/such/folder/b.json"], "does not exist"),
+        (["record", "--out", "/dev/null/b.json"], "cannot be written"),
         (["record", "--out", "b.json", "--methods", "sarr"], "did you mean 'sar'"),
         (["record", "--out", "b.json", "--batches", "99", "--methods", "tent"], "only 20 batches"),
         (["check"], "required"),

@@ -9,9 +9,10 @@ import torch
 
 from tests.support import trees
 from tests.support.cli import Cli
+from tta_bench.measure import baseline
 from tta_bench.models import checkpoint
 from tta_bench.models.names import findable
-from tta_bench.timing import baseline, steps
+from tta_bench.timing import steps
 from tta_bench.timing.sides import LocalSide
 from tta_bench.timing.workload import Spec, prepare, repeat
 
@@ -87,15 +88,13 @@ def test_a_model_file_is_found_from_another_folder(
     checkpoint.save(checkpoint.build(note), note, tmp_path / "models" / FILE)
     (tmp_path / "few.yaml").write_text(SUITE)
     (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path)
     prepared = prepare(Spec(suite="few.yaml", batches=1, model=model), Path())
     assert prepared.identity.model == model, "a baseline may be checked on another machine"
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert LocalSide(prepared.workload).counts("source")["sample_forwards"] == 2
 
 
-def test_a_path_may_hold_an_equals_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_path_may_hold_an_equals_sign(tmp_path: Path) -> None:
     assert findable("vit=a=b/w.npz") == f"vit={tmp_path}/a=b/w.npz"
     assert findable("vit=~/w.npz") == f"vit={Path.home()}/w.npz"
     assert [findable(name) for name in ("digits-vit", TAG)] == ["digits-vit", TAG]

@@ -253,10 +253,10 @@ def test_the_findings_as_json(tmp_path: Path, cli: Cli) -> None:
 def test_a_file_that_cannot_be_written_is_refused_first(tmp_path: Path, cli: Cli) -> None:
     store = honest_run(tmp_path / "run")
     (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "file" / "v.json"):
+    for path, said in ((tmp_path, "is a folder, expected a file"), (tmp_path / "file" / "v.json", "cannot be written")):
         status, out, err = cli("verify", store.folder, "--json", path)
         assert (status, out) == (2, "")
-        assert f"--json {path}: cannot be written" in err
+        assert f"{path} {said}" in err
 
 
 def test_a_folder_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_cells_that_run_again_agree_bit_for_bit_or_are_found(tmp_path: Path, cli
     assert cli("run", *chosen, "--out", folder)[0] == 0
     status, out, _ = cli("verify", folder, "--rerun", 1, "--seed", 3)
     assert status == 0
-    assert "drawn with --seed 3" in out
+    assert "chosen with --seed 3" in out
     assert "same predictions, bit for bit" in out
     store = Store.open(folder)
     (record,) = store.records()

@@ -18,7 +18,7 @@ from tta_bench.checked import parse, validate
 from tta_bench.checked.annotations import Count, Name
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole, write_whole
-from tta_bench.packed.places import run_folder
+from tta_bench.packed.address import run_folder
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store

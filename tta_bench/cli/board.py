@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tta_bench.cli import board_build, options
+from tta_bench.cli import options, where
+from tta_bench.cli.verify import add_rerun
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parts = verb.add_subparsers(title="what to do", dest="what", required=True, metavar="WHAT")
     _add_check(parts)
-    board_build.add(parts)
+    _add_build(parts)
     new = parts.add_parser("new", help="make a submission from a run folder: fill in what is left")
     new.add_argument("dir", type=Path, metavar="DIR", help="run folder with Source and your method")
     new.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder; its name becomes the id")
@@ -47,17 +47,32 @@ def _add_check(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     check.add_argument("--comment", type=Path, metavar="FILE", help="also write the review as Markdown")
     check.add_argument("--weights", type=options.names, default=(), metavar="HASH,…", help="source weights you know")
     options.add_data_root(check)
-    check.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn at random")
+    add_rerun(check)
     check.add_argument("--by", metavar="NAME", help="with --rerun: note in submission.yaml who ran them")
-    check.add_argument("--seed", type=options.seed, metavar="N", help="of the lot (default: a new one)")
-    check.add_argument("--device", default="auto", help="for --rerun (default: the kind that the record names)")
     check.set_defaults(action=run_check)
+
+
+def _add_build(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    build = parts.add_parser(
+        "build",
+        help="write the board as a static site",
+        description="Write a static site: a table per suite, a page per method and task, differences between any two "
+        "rows. It needs no network and works from disk. The folder --out is replaced.",
+    )
+    build.add_argument(
+        "--board", type=Path, metavar="DIR", help="folder with one folder per submission (default: results/board)"
+    )
+    build.add_argument("--out", type=Path, required=True, metavar="SITE", help="folder of the site")
+    build.add_argument("--title", default="TTA board", help="name of the site (default: %(default)s)")
+    where.add_metrics(build)
+    build.set_defaults(action=run_build)
 
 
 def run_check(args: argparse.Namespace) -> int:
     from tta_bench.board.check import check
     from tta_bench.board.submission import BOARD, read_board
     from tta_bench.errors import UserError
+    from tta_bench.files import write_text
 
     if args.by and not args.rerun:
         raise UserError("--by requires --rerun N: it notes who ran cells again")
@@ -71,7 +86,7 @@ def run_check(args: argparse.Namespace) -> int:
         _rerun(args, review, found, console)
     _show(review, console)
     if args.comment:
-        _write(args.comment, review.comment())
+        write_text(args.comment, review.comment())
         options.say_written([args.comment], console)
     return 0 if review.accepted else 1
 
@@ -98,25 +113,14 @@ def _rerun(args: argparse.Namespace, review: Review, found: list[Found], console
     from tta_bench.measure.environment import device_name, pick_device
     from tta_bench.runs.site import Site
 
-    seed = secrets.randbelow(2**32) if args.seed is None else args.seed
-    console.print(f"Running {args.rerun} cells again, drawn with --seed {seed}")
+    console.print(f"Running {args.rerun} cells again, chosen with --seed {args.seed}")
     site = Site(data_root=args.data_root, device=args.device)
-    audit = run_again(found, args.rerun, seed, site)
+    audit = run_again(found, args.rerun, args.seed, site)
     add_reruns(audit, found[0][1].folder, review)
     if args.by:
         device = pick_device(found[0][0].cell.device if args.device == "auto" else args.device)
         made = note_rerun(read_submission(args.submission), audit, args.by, device_name(device))
         console.print(f"Noted: run again by {made.by}, {made.cells} cells, {made.result}", markup=False)
-
-
-def _write(path: Path, text: str) -> None:
-    from tta_bench.errors import UserError
-    from tta_bench.files import write_whole
-
-    try:
-        write_whole(path, text.encode())
-    except OSError as error:
-        raise UserError(f"--comment {path}: cannot be written ({error.strerror})") from error
 
 
 def run_new(args: argparse.Namespace) -> int:
@@ -133,4 +137,17 @@ def run_schema(args: argparse.Namespace) -> int:
     from tta_bench.checked import validate
 
     print(json.dumps(validate.json_schema(Entry), indent=1))
+    return 0
+
+
+def run_build(args: argparse.Namespace) -> int:
+    from tta_bench.board.site import build
+    from tta_bench.board.submission import BOARD
+
+    built = build(args.board or BOARD, args.out, args.title, args.metric)
+    options.console().print(
+        f"{built.submissions} submissions on {built.suites} suite{'s' * (built.suites != 1)}: {built.pages} pages, "
+        f"the largest {built.largest / 1000:,.0f} kB. Open {args.out / 'index.html'}",
+        soft_wrap=True,
+    )
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import MISSING
 from pathlib import Path
 
 from tta_bench.cli import options
@@ -15,14 +16,10 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Measure the suite's source model under each corruption at rising severities. --scenario ccc reads "
         "how strong its corruptions must be from the file. The embedded data has one.",
     )
-    verb.add_argument("--suite", required=True, metavar="NAME", help="suite name or YAML file")
-    verb.add_argument("--model", metavar="NAME", help="the source model (default: the suite's)")
+    options.add(verb, ("suite", "model", "device", "readers", "data_root"), suite=MISSING)
     verb.add_argument(
         "--images", type=options.positive, default=1000, metavar="N", help="clean images (default: %(default)s)"
     )
-    verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: %(default)s)")
-    verb.add_argument("--workers", type=options.whole, metavar="N", help="image-loading processes")
-    options.add_data_root(verb)
     verb.add_argument("--out", type=Path, metavar="DIR", help="where the file goes (default: ccc in the data root)")
     verb.set_defaults(action=run)
 
@@ -32,9 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from tta_bench.errors import UserError, require
-    from tta_bench.files import write_whole
-    from tta_bench.runs.choices import Choices
-    from tta_bench.runs.site import Site
+    from tta_bench.files import write_text
     from tta_bench.runs.spec import Row, spec_of
     from tta_bench.streams.changing import calibration_name
     from tta_bench.suites import suite as suites
@@ -43,18 +38,14 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.runs.bind import Binder
     from tta_bench.runs.calibrate import calibrate
 
-    suite, screen = suites.load(args.suite), options.console()
-    spec = spec_of(suite, Choices(model=args.model), Row("source", "source", {}), suite.tasks, 0)
-    place = Binder(Site(args.data_root, workers=args.workers, device=args.device))
-    file = (args.out or args.data_root / "ccc") / calibration_name(suite.data, place.dataset(spec))
+    suite, screen, asked = suites.load(args.suite), options.console(), options.of(args)
+    spec = spec_of(suite, asked, Row("source", "source", {}), suite.tasks, 0)
+    binder = Binder(asked.site)
+    file = (args.out or args.data_root / "ccc") / calibration_name(suite.data, binder.dataset(spec))
     if file.exists():
         raise UserError(f"{file} exists, and streams depend on it: move it away to measure again")
-    found = calibrate(spec, place, args.images, lambda name: screen.print(f"measured {name}"))
+    found = calibrate(spec, binder, args.images, lambda name: screen.print(f"measured {name}"))
     content = json.dumps(asdict(found), indent=1).replace("\n   ", " ").replace("\n  ]", "]")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, f"{content}\n".encode())
-    except OSError as error:
-        raise UserError(f"{file} cannot be written: {error.strerror or error}") from error
+    write_text(file, f"{content}\n")
     options.say_written([file], screen)
     return 0

@@ -7,14 +7,14 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from tta_bench.cli import clock, options
+from tta_bench.cli import options
 from tta_bench.system import in_background, without_collector
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.preflight.findings import Finding
-    from tta_bench.runs.choices import Choices
+    from tta_bench.preflight.results import CheckResult
+    from tta_bench.runs.options import RunOptions
     from tta_bench.runs.site import Site
     from tta_bench.suites.suite import Suite
 
@@ -26,7 +26,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Check the data, weights, methods and settings of a run, and try every method on a few images. "
         "Takes the options of run.",
     )
-    options.add_choices(verb)
+    options.add(verb, options.OF_CHECK)
     verb.add_argument(
         "--every-image",
         action="store_true",
@@ -40,31 +40,30 @@ _CONTRACT = "instead, run the contract tests of each method on a small ViT; take
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.suites import suite
+    from tta_bench.runs.launch import resolve
 
     console = options.console()
-    chosen = suite.load(args.suite)
-    choices = clock.timed(chosen, options.choices(args, chosen), args)  # a typo is reported before torch is imported
+    suite, asked, _ = resolve(options.of(args))  # a typo is reported before torch is imported
     if args.contract:
-        return _check_promises(chosen, choices, console)
-    site = options.site(args)
-    findings = _check_every_image(chosen, choices, site, console) if args.every_image else _check(chosen, choices, site)
-    for finding in findings:
-        mark, style = ("ok   ", "green") if finding.ok else ("ERROR", "bold red")
-        line = f"{mark} {finding.what}: {finding.text}"
-        console.print(line, style=style if not finding.ok else "", soft_wrap=True)  # paths stay whole
-    wrong = sum(not finding.ok for finding in findings)
-    console.print(f"{wrong} of {len(findings)} checks failed." if wrong else f"All {len(findings)} checks passed.")
+        return _check_promises(suite, asked, console)
+    site = asked.site
+    results = _check_every_image(suite, asked, site, console) if args.every_image else _check(suite, asked, site)
+    for result in results:
+        mark, style = ("ok   ", "green") if result.ok else ("ERROR", "bold red")
+        line = f"{mark} {result.what}: {result.text}"
+        console.print(line, style=style if not result.ok else "", soft_wrap=True)  # paths stay whole
+    wrong = sum(not result.ok for result in results)
+    console.print(f"{wrong} of {len(results)} checks failed." if wrong else f"All {len(results)} checks passed.")
     return 2 if wrong else 0
 
 
-def _check_promises(suite: Suite, choices: Choices, console: Console) -> int:
+def _check_promises(suite: Suite, asked: RunOptions, console: Console) -> int:
     """Whether methods keep the promises that `Method` makes for them."""
-    from tta_bench.runs.choices import refuse_misnamed
+    from tta_bench.runs.misnamed import refuse_misnamed
     from tta_bench.runs.spec import row_of
 
-    refuse_misnamed(suite, choices)
-    rows = [row_of(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
+    refuse_misnamed(suite, asked)
+    rows = [row_of(label, suite, asked) for label in asked.methods or suite.methods]
     from tta_bench.testing import PROMISES, check_promises
 
     broken = 0
@@ -80,31 +79,31 @@ def _check_promises(suite: Suite, choices: Choices, console: Console) -> int:
     return 2 if broken else 0
 
 
-def _check(suite: Suite, choices: Choices, site: Site) -> list[Finding]:
-    """All findings. Importing torch and listing ImageNet-C take seconds each, so they run at the same time."""
-    from tta_bench.preflight.findings import in_data
+def _check(suite: Suite, asked: RunOptions, site: Site) -> list[CheckResult]:
+    """All results. Importing torch and listing ImageNet-C take seconds each, so they run at the same time."""
+    from tta_bench.preflight.results import in_data
 
-    with nullcontext() if "torch" in sys.modules else in_background(in_data, suite, choices, site) as data:
+    with nullcontext() if "torch" in sys.modules else in_background(in_data, suite, asked, site) as data:
         with without_collector():
             import timm  # noqa: F401  (for its models, which `check` is about to load)
 
             from tta_bench.preflight.check import check
 
-        return check(suite, choices, site, data)
+        return check(suite, asked, site, data)
 
 
-def _check_every_image(suite: Suite, choices: Choices, site: Site, console: Console) -> list[Finding]:
-    """All findings, with a bar while images are opened: it needs the terminal, so no other process does this."""
+def _check_every_image(suite: Suite, asked: RunOptions, site: Site, console: Console) -> list[CheckResult]:
+    """All results, with a bar while images are opened: it needs the terminal, so no other process does this."""
     from tta_bench.cli.progress import progress
     from tta_bench.preflight.check import check
-    from tta_bench.preflight.findings import in_data
+    from tta_bench.preflight.results import in_data
 
-    def data() -> list[Finding]:
+    def data() -> list[CheckResult]:
         with progress(console) as bar:
 
             def on_opened(task: str, done: int, total: int) -> None:
                 bar.update(f"opening {task}", done, total)
 
-            return in_data(suite, choices, site, sample=None, on_opened=on_opened)
+            return in_data(suite, asked, site, sample=None, on_opened=on_opened)
 
-    return check(suite, choices, site, data)
+    return check(suite, asked, site, data)

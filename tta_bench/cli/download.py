@@ -1,4 +1,4 @@
-"""`tta-bench download`: bring published datasets to the data root."""
+"""`tta-bench download`: fetch published datasets into the data root."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tta_bench.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.download.bring import Brought
+    from tta_bench.download.fetch import Fetched
     from tta_bench.download.table import PublishedFile, PublishedSet
 
 MB = 1_000_000
@@ -25,8 +25,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "download",
         help="download datasets",
-        description="Download published datasets, check them, and put them where the suites expect them. What exists "
-        "is left as it is. Run the same command again to continue after an interruption.",
+        description="Download published datasets, check them, and put them where the suites expect them. "
+        "Existing files are kept. Run the same command again to continue after an interruption.",
     )
     verb.add_argument("names", nargs="*", metavar="NAME", help="datasets, as in cifar10-c; an unknown name lists all")
     verb.add_argument("--suite", metavar="NAME", help="download what this suite needs and does not find")
@@ -37,14 +37,14 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench.download import table
-    from tta_bench.download.bring import address_of, is_there, refuse_two_places
+    from tta_bench.download.fetch import address_of, is_there, refuse_duplicate
 
     if bool(args.names) == bool(args.suite):
         raise UserError(f"expected names of datasets, or --suite NAME (known: {', '.join(table.published())})")
     console, root = options.console(), args.data_root
     names = args.names or missing(args.suite, root)
     if not names:
-        said = f"{args.suite}: everything is there; `tta-bench check --suite {args.suite}` looks closer"
+        said = f"{args.suite}: nothing is missing; `tta-bench check --suite {args.suite}` checks the files"
         console.print(said, soft_wrap=True)
         return 0
     sets = table.find(names)
@@ -52,14 +52,14 @@ def run(args: argparse.Namespace) -> int:
     todo = [(entry, file) for entry, file in pieces if not is_there(file, root)]
     for entry, file in pieces:
         if (entry, file) not in todo:
-            console.print(f"{entry.name}: {root / file.brings} is there already and is left as it is", soft_wrap=True)
+            console.print(f"{entry.name}: {root / file.brings} exists and is kept", soft_wrap=True)
     for _, file in todo:
-        refuse_two_places(file, root)
+        refuse_duplicate(file, root)
         address_of(file, args.mirror)  # refuses a wrong --mirror
     if todo:
         _say_plan(todo, root, args.mirror, console)
     for entry, file in todo:
-        _bring(entry, file, root, args.mirror, console)
+        _fetch(entry, file, root, args.mirror, console)
     if args.suite and not todo and pieces:
         console.print(
             f"{args.suite} still lacks something: `tta-bench check --suite {args.suite}` says what. To download"
@@ -91,9 +91,9 @@ def missing(name: str, root: Path) -> list[str]:
 
 
 def _say_plan(todo: Sequence[Piece], root: Path, mirror: str | None, console: Console) -> None:
-    """Say what will be fetched and how much disk it takes; refuse it if there is too little."""
+    """Print what will be fetched and how much disk it takes; refuse it if there is too little."""
     from tta_bench.download import space, transfer
-    from tta_bench.download.bring import HIDDEN, address_of
+    from tta_bench.download.fetch import HIDDEN, address_of
 
     wanted = []
     for entry, file in todo:
@@ -112,9 +112,9 @@ def _say_plan(todo: Sequence[Piece], root: Path, mirror: str | None, console: Co
     space.require(root, need.at_most, "this download")
 
 
-def _bring(entry: PublishedSet, file: PublishedFile, root: Path, mirror: str | None, console: Console) -> Brought:
+def _fetch(entry: PublishedSet, file: PublishedFile, root: Path, mirror: str | None, console: Console) -> Fetched:
     from tta_bench.cli.progress import progress
-    from tta_bench.download.bring import bring
+    from tta_bench.download.fetch import fetch_file
 
     def on_wait() -> None:
         console.print(f"{entry.name}: another process is fetching {file.name}; waiting for it", soft_wrap=True)
@@ -124,12 +124,12 @@ def _bring(entry: PublishedSet, file: PublishedFile, root: Path, mirror: str | N
         def on_progress(stage: str, done: int, total: int | None) -> None:
             show.update(f"{stage} {file.name}", done // MB, max((total or done) // MB, 1))
 
-        brought = bring(file, root, mirror=mirror, on_progress=on_progress, on_wait=on_wait)
-    if brought.was_there:
-        said = "is there now"
-    elif brought.is_published:
-        said = f"{brought.checksum}, as published"
+        fetched = fetch_file(file, root, mirror=mirror, on_progress=on_progress, on_wait=on_wait)
+    if fetched.was_there:
+        said = "another process has fetched it"
+    elif fetched.is_published:
+        said = f"{fetched.checksum}, as published"
     else:
-        said = f"no checksum is published; recorded {brought.checksum}"
-    console.print(f"{entry.name}: {brought.target} ({said})", soft_wrap=True)
-    return brought
+        said = f"no checksum is published; recorded {fetched.checksum}"
+    console.print(f"{entry.name}: {fetched.target} ({said})", soft_wrap=True)
+    return fetched

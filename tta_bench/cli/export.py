@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.errors import UserError
     from tta_bench.export import export_runs, exporter
     from tta_bench.files import folder_below
-    from tta_bench.packed.places import is_folder
+    from tta_bench.packed.address import is_folder
 
     target = exporter(args.to)
     is_packed = not all(map(is_folder, args.dirs))

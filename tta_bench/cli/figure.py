@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.errors import UserError
     from tta_bench.figures import kinds, style
     from tta_bench.files import folder_below
-    from tta_bench.packed.places import is_folder, run_folder
+    from tta_bench.packed.address import is_folder, run_folder
 
     if not args.out and not is_folder(args.dir):
         raise UserError("a packed run: pass --out FILE for the figure")

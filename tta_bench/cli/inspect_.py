@@ -18,21 +18,10 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "class-token attention, predicted shift features, and their correlation with image patches.",
     )
     verb.add_argument("--method", required=True, metavar="NAME")
-    verb.add_argument(
-        "--suite", default=suite.SMALL, metavar="NAME", help="suite name or YAML file (default: %(default)s)"
-    )
-    verb.add_argument(
-        "--tasks", type=options.names, default=(), metavar="A,B,…", help="default: all tasks of the suite"
-    )
     verb.add_argument("--batches", type=options.positive, default=8, metavar="N", help="batches per task (default: 8)")
     verb.add_argument("--images", type=options.positive, default=2, metavar="N", help=_IMAGES)
-    verb.add_argument("--model", metavar="NAME", help="source model (default: the suite's)")
-    verb.add_argument(
-        "--set", action="append", default=[], metavar="M.KEY=VALUE", help="a setting, as in METHOD.lr=0; repeatable"
-    )
     verb.add_argument("--seed", type=options.seed, default=0, metavar="N", help="seed of the stream order (default: 0)")
-    verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
-    options.add_data_root(verb)
+    options.add(verb, ("suite", "tasks", "model", "set", "device", "data_root"), suite=suite.SMALL)
     verb.add_argument(
         "--out", type=Path, metavar="DIR", help=f"inspection folder (default: {RUNS}/<suite>-inspect-<method>)"
     )
@@ -43,28 +32,21 @@ _IMAGES = "images to keep from each task's last batch, for figures (default: 2)"
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench import settings
+    from dataclasses import replace
+
     from tta_bench.inspect.inspection import refuse_other
-    from tta_bench.runs.choices import Choices
-    from tta_bench.runs.site import Site
     from tta_bench.runs.spec import specs
 
     chosen = suite.load(args.suite)
     folder = args.out or RUNS / f"{chosen.name}-inspect-{args.method}"
     refuse_other(folder)  # before the time to load a model is spent
-    choices = Choices(
-        methods=(args.method,),
-        model=args.model,
-        seeds=(args.seed,),
-        limit=args.batches * chosen.batch_size,
-        tasks=args.tasks,
-        overrides=settings.parse(args.set),
+    asked = replace(
+        options.of(args), methods=(args.method,), seeds=(args.seed,), limit=args.batches * chosen.batch_size
     )
-    requests = specs(chosen, choices)  # a typo is reported before torch is imported
+    requests = specs(chosen, asked)  # a typo is reported before torch is imported
     from tta_bench.inspect.inspector import inspect
 
-    site = Site(data_root=args.data_root, device=args.device)
-    found = inspect(requests, site, images=args.images, command=args.command)
+    found = inspect(requests, asked.site, images=args.images, command=args.command)
     files = found.save(folder)
     console = options.console()
     right = 100 * float((found.prediction == found.label).mean())

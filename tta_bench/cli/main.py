@@ -8,6 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,6 +33,11 @@ examples:
 exit status: 0 success, 1 a cell failed, 2 invalid input, unusable files or a failed check, 130 interrupted
 """
 
+# The modules of all commands, in the order of --help.
+VERBS = (
+    *("run", "status", "report", "compare", "verify", "pack", "board", "list_", "suite", "check", "download", "tune"),
+    *("train_source", "make_corrupted", "calibrate", "inspect_", "figure", "export", "timing", "profile", "work"),
+)
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
@@ -45,30 +51,6 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line; building it imports nothing heavy."""
-    from tta_bench.cli import (
-        board,
-        calibrate,
-        check,
-        compare,
-        download,
-        export,
-        figure,
-        inspect_,
-        list_,
-        make_corrupted,
-        pack,
-        profile,
-        report,
-        run,
-        status,
-        suite,
-        timing,
-        train_source,
-        tune,
-        verify,
-        work,
-    )
-
     top = Parser(
         prog="tta-bench",
         description="Compare test-time adaptation methods fairly: same weights, same images, same order.",
@@ -77,30 +59,8 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"tta-bench {tta_bench.__version__}")
     verbs = top.add_subparsers(title="commands", dest="verb", required=True, metavar="COMMAND", parser_class=Parser)
-    for verb in (
-        run,
-        status,
-        report,
-        compare,
-        verify,
-        pack,
-        board,
-        list_,
-        suite,
-        check,
-        download,
-        tune,
-        train_source,
-        make_corrupted,
-        calibrate,
-        inspect_,
-        figure,
-        export,
-        timing,
-        profile,
-        work,
-    ):
-        verb.add(verbs)
+    for verb in VERBS:
+        import_module(f"tta_bench.cli.{verb}").add(verbs)
     return top
 
 

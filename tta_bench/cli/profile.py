@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
 from tta_bench.cli.options import RUNS
-from tta_bench.cli.timing import add_workload, refuse_unwritable, spec
+from tta_bench.cli.timing import add_workload, spec
+from tta_bench.files import refuse_unwritable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,8 +38,6 @@ def run(args: argparse.Namespace) -> int:
     args.methods = (args.method,)
     asked = spec(args)
     trace = args.trace or RUNS / f"profile-{args.method}.json"
-    if args.trace is None:
-        RUNS.mkdir(parents=True, exist_ok=True)
     refuse_unwritable(trace)
     from tta_bench.cli.progress import status_line
     from tta_bench.timing.profile import take

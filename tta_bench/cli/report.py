@@ -57,7 +57,7 @@ def paper(name: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench.errors import UserError
-    from tta_bench.packed.places import is_folder
+    from tta_bench.packed.address import is_folder
     from tta_bench.report.choose import comparisons
     from tta_bench.report.runs import Runs
     from tta_bench.report.write import DEFAULT, check_folder, check_formats, report_runs

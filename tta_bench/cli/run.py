@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tta_bench.cli import engines, options
-from tta_bench.cli.options import RUNS
+from tta_bench.cli import options
 from tta_bench.errors import RunStopped, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.engines.session import Session
+    from tta_bench.engines.start import Run
     from tta_bench.records.record import Record
     from tta_bench.runs.launch import Launch
-    from tta_bench.suites.suite import Suite
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,83 +23,75 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Compare methods on a suite. Finished cells are saved: run the same command again to resume. "
         "Several processes may share one folder.",
     )
-    options.add_choices(verb)
-    verb.add_argument(
-        "--orders",
-        type=options.positive,
-        metavar="K",
-        help="run K orders of each stream (seeds 0 to K - 1) and show the worst, the median and the best",
-    )
-    out = verb.add_argument_group("where results go")
-    out.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {RUNS}/<suite>)")
-    out.add_argument("--fresh", action="store_true", help="start over; the old folder is renamed, not deleted")
-    engines.add(verb)
+    options.add(verb)
     verb.set_defaults(action=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.runs.launch import launch
+    asked = options.of(args)
+    from tta_bench.engines.start import start
 
-    if args.orders and args.seeds:
-        raise UserError("--orders chooses the seeds: omit --seeds, or use --seeds without --orders")
-    args.seeds = tuple(range(args.orders)) if args.orders else args.seeds
-    chosen, choices = options.chosen(args)
-    folder = args.out or RUNS / chosen.name
-    with engines.session(args) as session:
-        check = session.check if session else None
-        site = options.site(args)
-        ready = launch(chosen, choices, site, folder, command=args.command, fresh=args.fresh, check=check)
+    with start(asked, args.command) as started:
         console = options.console()
-        if ready.set_aside:
-            console.print(f"Renamed the old folder to {ready.set_aside}", soft_wrap=True)
-        for file in ready.damaged:
-            text = f"WARNING {file.name} is damaged: renamed it to {file}, running its cell again"
-            console.print(text, soft_wrap=True)
-        console.print(f"{chosen.name}: {chosen.about}", style="dim")
-        if session and args.detach:
-            return _detach(session, ready, folder, console)
-        return _run(session, ready, chosen, console, orders=bool(args.orders))
+        _say_ready(started.ready, console)
+        if asked.detach:
+            return _detach(started, console)
+        found = _watch(started, console)
+        if found is None:
+            return 130
+        records, failed = found
+        console.print()
+        if records:
+            _report(started.ready, records, console, orders=bool(asked.orders))
+        total = len(started.ready.requests)
+        if failed:
+            console.print(f"{failed} of {total} cells failed. Run the same command again to retry them.")
+        return 1 if failed else 0
 
 
-def _run(session: Session | None, ready: Launch, chosen: Suite, console: Console, *, orders: bool) -> int:
+def _say_ready(ready: Launch, console: Console) -> None:
+    if ready.set_aside:
+        console.print(f"Renamed the old folder to {ready.set_aside}", soft_wrap=True)
+    for file in ready.damaged:
+        text = f"WARNING {file.name} is damaged: renamed it to {file}, running its cell again"
+        console.print(text, soft_wrap=True)
+    console.print(f"{ready.suite.name}: {ready.suite.about}", style="dim")
+
+
+def _watch(started: Run, console: Console) -> tuple[list[Record], int] | None:
+    """Run what is left under a progress bar: all records, and how many cells failed or were lost. None after Ctrl-C."""
     from tta_bench.cli.progress import watch
 
-    folder = ready.store.folder
-    with watch(len(ready.requests), console) as watcher:
+    total, folder = len(started.ready.requests), started.ready.store.folder
+    with watch(total, console) as watcher:
         try:
-            records, lost = session.run(ready, watcher) if session else (ready.run(watcher), [])
+            records, lost = started.finish(watcher)
         except KeyboardInterrupt:
             watcher.stop()
             console.print(
-                f"Interrupted: {watcher.finished} of {len(ready.requests)} cells are saved in {folder}. "
+                f"Interrupted: {watcher.finished} of {total} cells are saved in {folder}. "
                 f"Run the same command again to resume.",
                 soft_wrap=True,
             )
-            return 130
+            return None
         except RunStopped as error:
             watcher.stop()
-            saved = f"{watcher.finished} of {len(ready.requests)} cells are saved in {folder}"
+            saved = f"{watcher.finished} of {total} cells are saved in {folder}"
             raise UserError(f"{error}; {saved}: run the same command again to resume") from error
     watcher.say_reused("use --fresh to run them again")
     for cell in lost:
         console.print(f"{cell}", style="bold red", soft_wrap=True)
-    console.print()
-    if records:
-        _report(ready, records, chosen, console, orders=orders)
-    failed = len(lost) + sum(record.status != "done" for record in records)
-    if failed:
-        console.print(f"{failed} of {len(ready.requests)} cells failed. Run the same command again to retry them.")
-    return 1 if failed else 0
+    return records, len(lost) + sum(record.status != "done" for record in records)
 
 
-def _report(ready: Launch, records: list[Record], chosen: Suite, console: Console, *, orders: bool) -> None:
+def _report(ready: Launch, records: list[Record], console: Console, *, orders: bool) -> None:
     """Show and write the tables; of a sweep, the averages at each value."""
     from tta_bench.api import Results
     from tta_bench.report.summary import summary
     from tta_bench.report.sweep import varying
     from tta_bench.report.write import DEFAULT, report_runs, write_sweep
 
-    axis = next((axis for axis in chosen.sweep or {} if axis in varying(records)), None)
+    axis = next((axis for axis in ready.suite.sweep or {} if axis in varying(records)), None)
     if axis:
         options.say_written(write_sweep(records, axis, ready.store.report, console), console)
         return
@@ -114,15 +103,16 @@ def _report(ready: Launch, records: list[Record], chosen: Suite, console: Consol
     options.say_written(files, console)
 
 
-def _detach(session: Session, ready: Launch, folder: Path, console: Console) -> int:
-    job = session.detach(ready)
+def _detach(started: Run, console: Console) -> int:
+    job, folder = started.detach(), started.ready.store.folder
     if job is None:
-        console.print(f"All {len(ready.requests)} cells are finished: `tta-bench report {folder}` shows them.")
+        done = len(started.ready.requests)
+        console.print(f"All {done} cells are finished: `tta-bench report {folder}` shows them.")
         return 0
     last = job.handle["workers"] - 1
     how = (
         f"Started job {job.name}."
-        if session.engine.starts_workers
+        if started.session and started.session.engine.starts_workers
         else f"Wrote job {job.name}: start `tta-bench work {folder} {job.name} INDEX` for each INDEX from 0 to {last}."
     )
     console.print(

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench import registry
 from tta_bench.cli import options
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.files import write_whole
+from tta_bench.files import refuse_unwritable, write_text
 from tta_bench.suites import suite
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.timing.baseline import Baseline
-    from tta_bench.timing.session import Result, ShowStatus
+    from tta_bench.measure.baseline import Baseline
+    from tta_bench.timing.compare import Limits, Result
     from tta_bench.timing.workload import Spec
 
 BATCHES, THREADS = 4, 1
@@ -95,8 +94,8 @@ def run_record(args: argparse.Namespace) -> int:
     if set(asked.methods) == {"source"}:
         raise UserError("--methods source: Source is the reference; name at least one other method")
     from tta_bench.cli.progress import status_line
+    from tta_bench.timing.compare import record
     from tta_bench.timing.measure import Budget
-    from tta_bench.timing.session import record
     from tta_bench.timing.workload import prepare
 
     console = options.console()
@@ -114,6 +113,8 @@ def run_record(args: argparse.Namespace) -> int:
 def run_check(args: argparse.Namespace) -> int:
     from tta_bench.cli.progress import status_line
     from tta_bench.timing import output
+    from tta_bench.timing.compare import Limits
+    from tta_bench.timing.measure import Budget
     from tta_bench.timing.verdict import FAILS, status
 
     files = [file for file in (args.json, args.markdown) if file is not None]
@@ -124,7 +125,8 @@ def run_check(args: argparse.Namespace) -> int:
         raise UserError("--baseline, --json and --markdown must be different files")
     console = options.console()
     with status_line(console) as show:
-        result = _against_revision(args, show) if args.against else _against_baseline(args, show)
+        limits = Limits(args.tolerance, Budget(args.budget), show, args.exact_only)
+        result = _against_revision(args, limits) if args.against else _against_baseline(args, limits)
     _show_table(result.now, console, result.verdicts)
     for verdict in result.verdicts:
         console.print(str(verdict), style="bold red" if verdict.outcome in FAILS else None)
@@ -133,16 +135,15 @@ def run_check(args: argparse.Namespace) -> int:
     console.print(output.headline(result.verdicts), style="bold")
     if args.json:
         asked = {"baseline": str(args.baseline), "against": args.against, "tolerance": args.tolerance}
-        write_whole(args.json, output.as_json(result, asked).encode())
+        write_text(args.json, output.as_json(result, asked))
     if args.markdown:
-        write_whole(args.markdown, output.markdown(result).encode())
+        write_text(args.markdown, output.markdown(result))
     return status(result.verdicts)
 
 
-def _against_baseline(args: argparse.Namespace, show: ShowStatus) -> Result:
-    from tta_bench.timing import baseline
-    from tta_bench.timing.measure import Budget
-    from tta_bench.timing.session import check
+def _against_baseline(args: argparse.Namespace, limits: Limits) -> Result:
+    from tta_bench.measure import baseline
+    from tta_bench.timing.compare import check
     from tta_bench.timing.workload import prepare, repeat
 
     for key in WORKLOAD:
@@ -159,30 +160,26 @@ def _against_baseline(args: argparse.Namespace, show: ShowStatus) -> Result:
     for name in args.methods or recorded:
         if name not in chosen.methods and name not in registry.installed().claims:
             raise UserError(f"method '{name}' of the baseline is not installed: select other methods with --methods")
-    budget = Budget(args.budget)
-    prepared = prepare(repeat(then.workload, args.methods or ()), args.data_root)
-    return check(then, prepared, args.tolerance, budget, show, exact_only=args.exact_only)
+    return check(then, prepare(repeat(then.workload, args.methods or ()), args.data_root), limits)
 
 
-def _against_revision(args: argparse.Namespace, show: ShowStatus) -> Result:
+def _against_revision(args: argparse.Namespace, limits: Limits) -> Result:
     asked = spec(args)
     from tta_bench.timing.against import check_against, find
-    from tta_bench.timing.measure import Budget
     from tta_bench.timing.workload import prepare
 
     find(args.against)  # before anything is prepared
-    budget = Budget(args.budget)
-    prepared = prepare(asked, args.data_root)
-    return check_against(args.against, prepared, args.tolerance, budget, show, exact_only=args.exact_only)
+    return check_against(args.against, prepare(asked, args.data_root), limits)
 
 
 def spec(args: argparse.Namespace) -> Spec:
     """The workload that the options ask for."""
-    from tta_bench.runs.choices import Choices, refuse_unknown
+    from tta_bench.runs.misnamed import refuse_unknown
+    from tta_bench.runs.options import RunOptions
 
     chosen = suite.load(args.suite or suite.SMALL)
     for name in args.methods or ():
-        refuse_unknown(name, chosen, Choices())  # a typo is reported before torch is imported
+        refuse_unknown(name, chosen, RunOptions())  # a typo is reported before torch is imported
     from tta_bench.timing.workload import Spec
 
     given = {key: getattr(args, key) for key in (*WORKLOAD, "methods") if getattr(args, key) is not None}
@@ -205,16 +202,6 @@ def _show_table(now: Baseline, console: Console, verdicts: list[Any] | None = No
         table.add_row(*row)
     console.print(table)
     console.print("forwards, backwards: passes per image; steps: optimiser steps per batch", style="dim")
-
-
-def refuse_unwritable(path: Path) -> None:
-    """Refuse a file that cannot be written before minutes are spent on its content."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder; expected a file")
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"{path}: the folder {path.absolute().parent} does not exist")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise UserError(f"{path} cannot be written")
 
 
 def percent(text: str) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.records.record import Record
-    from tta_bench.runs.choices import Choices
+    from tta_bench.runs.options import RunOptions
     from tta_bench.runs.tuned import Trial
     from tta_bench.suites.suite import Suite
 
@@ -39,7 +39,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="KEY=V,V,…",
         help="values of one setting, as in lr=1e-3,1e-2; repeatable",
     )
-    options.add_choices(verb, suite=DEFAULT, methods=False)
+    options.add(verb, [name for name in options.OF_CHECK if name not in ("methods", "settings")], suite=DEFAULT)
     verb.add_argument(
         "--criterion",
         choices=("accuracy", "entropy", "confidence", "information"),
@@ -59,10 +59,14 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
+    from tta_bench.runs.misnamed import refuse_misnamed
     from tta_bench.runs.spec import specs
+    from tta_bench.suites import suite as suites
 
     args.methods = (args.method,)
-    chosen, choices = options.chosen(args)
+    choices = options.of(args)
+    chosen = suites.load(args.suite)
+    refuse_misnamed(chosen, choices)
     points = grid(args.grid)  # a typo is reported before torch is imported
     from tta_bench.cli.progress import watch
     from tta_bench.records.store import Store
@@ -76,15 +80,15 @@ def run(args: argparse.Namespace) -> int:
 
     console = options.console()
     fixed = choices.overrides.get(args.method, {})
-    site = options.site(args)
-    asked = [replace(choices, overrides={args.method: {**fixed, **point}}) for point in points]
+    site = choices.site
+    asked = [replace(choices, set={args.method: {**fixed, **point}}) for point in points]
     requests = [spec for choice in asked for spec in specs(chosen, choice)]
-    place = Binder(site)
-    refuse_unfit(requests, place)
+    binder = Binder(site)
+    refuse_unfit(requests, binder)
     store = Store.create(args.out or RUNS / chosen.name, chosen.name)
     store.note_command(args.command, chosen.tasks, [args.method])
     with watch(len(requests), console) as watcher:
-        records = run_specs(requests, site, store, watcher, place)
+        records = run_specs(requests, site, store, watcher, binder)
     runs = Runs([store.folder])
     found = compare([runs.known(record) for record in records])
     render.show(by_average(accuracy_table(found)), console)
@@ -96,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def trials(
-    asked: Sequence[Choices], suite: Suite, records: Sequence[Record], scores: Mapping[str, float]
+    asked: Sequence[RunOptions], suite: Suite, records: Sequence[Record], scores: Mapping[str, float]
 ) -> list[Trial]:
     """The average accuracy of each combination, and its score by label if there is one; none where a cell failed."""
     from statistics import fmean
@@ -117,7 +121,7 @@ def trials(
 
 
 def _write(
-    file: Path, args: argparse.Namespace, tried: Sequence[Trial], suite: Suite, choices: Choices, console: Console
+    file: Path, args: argparse.Namespace, tried: Sequence[Trial], suite: Suite, choices: RunOptions, console: Console
 ) -> None:
     from tta_bench.runs import tuned
 
@@ -127,8 +131,8 @@ def _write(
         args.criterion,
         suite=suite.name,
         data=suite.data,
-        tasks=choices.tasks or suite.tasks,
-        seeds=choices.seeds or suite.seeds,
+        tasks=tuple(choices.tasks or suite.tasks),
+        seeds=tuple(choices.seeds or suite.seeds),
         model=choices.model or suite.model,
         limit=choices.limit,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from tta_bench.cli import options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tta_bench.packed.places import Place
+    from tta_bench.packed.address import Address
     from tta_bench.verify.findings import Audit
     from tta_bench.verify.folders import Found
 
@@ -28,20 +27,25 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     options.add_runs(verb)
     options.add_data_root(verb)
-    verb.add_argument("--rerun", type=options.positive, metavar="N", help="run N cells again here, drawn at random")
-    verb.add_argument(
-        "--seed", type=options.seed, metavar="N", help="of the lot (default: a new one, which is printed)"
-    )
-    verb.add_argument("--device", default="auto", help="for --rerun (default: the kind that the record names)")
+    add_rerun(verb)
     verb.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to this file")
     verb.set_defaults(action=run)
 
 
+def add_rerun(verb: argparse.ArgumentParser) -> None:
+    """The options that run cells again."""
+    verb.add_argument("--rerun", type=options.positive, metavar="N", help="run N random cells again here")
+    seed_help = "seed for choosing cells (default: a new one, which is printed)"
+    verb.add_argument("--seed", type=options.seed, default=secrets.randbelow(2**32), metavar="N", help=seed_help)
+    verb.add_argument("--device", default="auto", help="for --rerun (default: the kind that the record names)")
+
+
 def run(args: argparse.Namespace) -> int:
+    from tta_bench.files import refuse_unwritable, write_text
     from tta_bench.verify.folders import verify
 
     if args.json:
-        _refuse_unwritable(args.json)
+        refuse_unwritable(args.json)
     console = options.console()
     audit, found = verify(args.dirs, args.data_root)
     _show_intervals(args.dirs, console)
@@ -59,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         console.print(line, style=style, soft_wrap=True)
     console.print(_conclusion(audit))
     if args.json:
-        _write(args.json, audit)
+        write_text(args.json, json.dumps(audit.to_json(), indent=1) + "\n")
         options.say_written([args.json], console)
     return 1 if audit.failures else 0
 
@@ -74,7 +78,7 @@ def _conclusion(audit: Audit) -> str:
     return f"Nothing contradicts these records{gaps}.{old}"
 
 
-def _show_intervals(folders: list[Place], console: Console) -> None:
+def _show_intervals(folders: list[Address], console: Console) -> None:
     from tta_bench.errors import UserError
     from tta_bench.report import render
     from tta_bench.verify.tables import intervals
@@ -90,26 +94,8 @@ def _rerun(args: argparse.Namespace, audit: Audit, found: list[Found], console: 
     from tta_bench.runs.site import Site
     from tta_bench.verify.rerun import rerun
 
-    seed = secrets.randbelow(2**32) if args.seed is None else args.seed
-    console.print(f"Running {min(args.rerun, len(found))} of {len(found)} cells again, drawn with --seed {seed}")
+    console.print(f"Running {min(args.rerun, len(found))} of {len(found)} cells again, chosen with --seed {args.seed}")
     site = Site(data_root=args.data_root, device=args.device)
-    rerun(found, args.rerun, seed, site, audit, lambda record: console.print(f"  {record.cell.slug}", soft_wrap=True))
-
-
-def _refuse_unwritable(path: Path) -> None:
-    """Refuse a file that cannot be written before cells run again for hours."""
-    from tta_bench.errors import UserError
-
-    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    if path.is_dir() or (there != path and not there.is_dir()) or not os.access(there, os.W_OK):
-        raise UserError(f"--json {path}: cannot be written{' (Is a directory)' if path.is_dir() else ''}")
-
-
-def _write(path: Path, audit: Audit) -> None:
-    from tta_bench.errors import UserError
-    from tta_bench.files import write_whole
-
-    try:
-        write_whole(path, (json.dumps(audit.to_json(), indent=1) + "\n").encode())
-    except OSError as error:
-        raise UserError(f"--json {path}: cannot be written ({error.strerror})") from error
+    rerun(
+        found, args.rerun, args.seed, site, audit, lambda record: console.print(f"  {record.cell.slug}", soft_wrap=True)
+    )

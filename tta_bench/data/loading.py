@@ -57,13 +57,13 @@ def read_ahead(images: ImageSet, plan: Iterable[Indices], *, workers: int = 0) -
     if workers and planned and not in_memory(images):
         yield from _from_workers(images, planned, min(workers, len(planned)))
         return
-    place: Tensor | None = None
+    buffer: Tensor | None = None
     for indices in planned:
-        if place is None or len(place) < len(indices) or not hasattr(images, "read_into"):
-            place = _read(images, indices)
+        if buffer is None or len(buffer) < len(indices) or not hasattr(images, "read_into"):
+            buffer = _read(images, indices)
         else:
-            _fill(place[: len(indices)], images, indices)
-        yield place[: len(indices)]
+            _fill(buffer[: len(indices)], images, indices)
+        yield buffer[: len(indices)]
 
 
 def in_memory(images: ImageSet) -> bool:
@@ -81,29 +81,29 @@ def _read(images: ImageSet, indices: Indices) -> Tensor:
     return torch.from_numpy(np.require(images.read(indices), np.uint8, ["C", "W"]))
 
 
-def _fill(place: Tensor, images: ImageSet, indices: Indices) -> None:
-    """Read one batch into its place in memory, directly if the images support it."""
+def _fill(buffer: Tensor, images: ImageSet, indices: Indices) -> None:
+    """Read one batch into a buffer, directly if the images support it."""
     read_into = getattr(images, "read_into", None)
     if read_into is None:
-        place.copy_(_read(images, indices))
+        buffer.copy_(_read(images, indices))
     else:
-        read_into(place.numpy(), indices)
+        read_into(buffer.numpy(), indices)
 
 
 class _WholeBatches(Dataset[Any]):
-    """A dataset whose items are whole batches, each written into its place in shared memory.
+    """A dataset whose items are whole batches, each written into a buffer in shared memory.
 
     Sent as messages, each batch would need new memory, and allocating it would take a quarter of the time.
     """
 
-    def __init__(self, images: ImageSet, places: Tensor) -> None:
+    def __init__(self, images: ImageSet, buffers: Tensor) -> None:
         self.images = images
-        self.places = places
+        self.buffers = buffers
 
     def __getitem__(self, job: tuple[int, Indices]) -> UserError | None:
-        place, indices = job
+        slot, indices = job
         try:
-            _fill(self.places[place, : len(indices)], self.images, indices)
+            _fill(self.buffers[slot, : len(indices)], self.images, indices)
         except UserError as error:
             return error  # raised in the worker, its one line would arrive wrapped in a traceback
         return None
@@ -112,13 +112,13 @@ class _WholeBatches(Dataset[Any]):
 def _from_workers(images: ImageSet, plan: list[Indices], workers: int) -> Batches:
     shape = (max(map(len, plan)), *_read(images, plan[0][:1]).shape[1:])
     # While one batch is in use, each worker may be reading AHEAD others.
-    places = _shared_bytes((workers * AHEAD + 2, *shape))
-    jobs = [(i % len(places), indices) for i, indices in enumerate(plan)]
+    buffers = _shared_bytes((workers * AHEAD + 2, *shape))
+    jobs = [(i % len(buffers), indices) for i, indices in enumerate(plan)]
     with warnings.catch_warnings():
         # More workers than cores are the user's choice, and these children do not use the parent's threads.
         warnings.simplefilter("ignore")
         loader = DataLoader(
-            _WholeBatches(images, places),
+            _WholeBatches(images, buffers),
             sampler=jobs,
             batch_size=None,
             num_workers=workers,
@@ -130,15 +130,15 @@ def _from_workers(images: ImageSet, plan: list[Indices], workers: int) -> Batche
         )
         incoming = iter(loader)
     try:
-        for (place, indices), error in zip(jobs, incoming, strict=True):
+        for (slot, indices), error in zip(jobs, incoming, strict=True):
             if error is not None:
                 raise error
-            yield places[place, : len(indices)]
+            yield buffers[slot, : len(indices)]
     except RuntimeError as error:
         if "killed by signal" in str(error) or "exited unexpectedly" in str(error):
             reason = str(error).splitlines()[0]
             raise RunStopped(
-                f"a process that reads images died ({reason}): memory may be too small, try fewer --workers"
+                f"a process that reads images died ({reason}): memory may be too small, try fewer --readers"
             ) from error
         raise
     finally:

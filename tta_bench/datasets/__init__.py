@@ -13,7 +13,7 @@ from typing import Any
 from tta_bench import plugins
 from tta_bench.checked import validate
 from tta_bench.datasets.base import Dataset
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, did_you_mean, third_party
 from tta_bench.plugins import Group
 
 __all__ = ["Dataset", "kind", "kinds", "open_dataset"]
@@ -39,13 +39,9 @@ def open_dataset(config: Mapping[str, Any], tasks: Sequence[str], root: Path | N
         raise UserError(f"data: unknown kind '{name}'{did_you_mean(str(name), kinds().claims)}")
     cls = kind(name)
     arguments = validate.arguments(cls, options, f"data: kind '{name}'", "option")
-    try:
+    with third_party(f"data: kind '{name}' cannot be opened"):
         dataset = cls(root, **arguments)
         known = dataset.tasks()
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:  # third-party code may raise anything
-        raise UserError(f"data: kind '{name}' cannot be opened: {plugins.one_line(error)}") from error
     for task in tasks:
         if task not in known:
             raise UserError(f"unknown task '{task}'{did_you_mean(task, known)}")

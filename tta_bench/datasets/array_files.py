@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.datasets.files import Viewed
+from tta_bench.datasets.on_disk import OnDisk
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 
@@ -17,7 +19,7 @@ PIXELS = 32
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayFile:
+class ArrayFile(Viewed):
     """Some images of an array on disk; mapped in each call, so that it can be pickled and memory stays constant."""
 
     file: Path
@@ -36,18 +38,32 @@ class ArrayFile:
         """Every file that `read` may open."""
         return [self.file]
 
-    @property
-    def transform(self) -> str:
-        """A description of what is done to the stored pixels."""
-        return repr(self.view)
-
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        pixels = map_images(self.file)[self.rows[indices]]
-        if self.view is None:
-            return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
-        from PIL import Image
+        return viewed(map_images(self.file)[self.rows[indices]], self.view)
 
-        return np.stack([self.view(Image.fromarray(image)) for image in pixels])
+
+def viewed(pixels: NDArray[np.uint8], view: Transform | None) -> NDArray[np.uint8]:
+    """Stored [N, H, W, 3] images as a model takes them: enlarged if there is a view, as [N, 3, H, W]."""
+    if view is None:
+        return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+    from PIL import Image
+
+    return np.stack([view(Image.fromarray(image)) for image in pixels])
+
+
+class ArrayKind(OnDisk):
+    """Data of 32-pixel images."""
+
+    num_classes: int = 10
+    size = PIXELS
+    interpolation = "bicubic"
+
+    @property
+    def transform(self) -> Transform | None:
+        """Enlarges images for a model with more than 32 input pixels."""
+        if self.size == PIXELS:
+            return None
+        return Transform(self.size, self.size, interpolation=self.interpolation)
 
 
 def load_labels(file: Path, classes: int) -> NDArray[np.int64]:

@@ -10,21 +10,16 @@ import numpy as np
 from msgspec import Meta
 
 from tta_bench.checked.annotations import Count, Folder, Partial, Published, Text
-from tta_bench.datasets.array_files import PIXELS, ArrayFile, load_labels, map_images
+from tta_bench.datasets.array_files import ArrayFile, ArrayKind, load_labels, map_images
 from tta_bench.datasets.listing import is_file
-from tta_bench.datasets.on_disk import OnDisk
-from tta_bench.datasets.transform import Transform
-from tta_bench.download.table import bringing
+from tta_bench.datasets.on_disk import OneFolder
 from tta_bench.errors import UserError
 
 
-class Arrays(OnDisk):
+class Arrays(OneFolder, ArrayKind):
     """`<data>` and `<labels>`, two .npy files in DATA_ROOT/<folder>; one task, named after the folder."""
 
     layout = "<folder>/<data>.npy and <labels>.npy"
-    num_classes: int = 10
-    size = PIXELS
-    interpolation = "bicubic"
 
     def __init__(
         self,
@@ -42,21 +37,8 @@ class Arrays(OnDisk):
         self.num_classes = classes
         self.layout = f"{folder}/{data} and {labels}"
 
-    @property
-    def transform(self) -> Transform | None:
-        """Enlarges images for a model with more than 32 input pixels."""
-        if self.size == PIXELS:
-            return None
-        return Transform(self.size, self.size, interpolation=self.interpolation)
-
-    def tasks(self) -> Sequence[str]:
-        return (Path(self.folder).name,)
-
     def published(self, task: str) -> tuple[int, int]:
         return self.num_classes, self.images
-
-    def downloads(self, task: str | None = None) -> Sequence[str]:
-        return bringing(self.folder)
 
     def seems_there(self, task: str) -> bool:
         return is_file(self._home() / self.labels)

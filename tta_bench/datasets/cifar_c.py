@@ -10,25 +10,26 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.checked import parse
 from tta_bench.checked.annotations import Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
-from tta_bench.datasets.array_files import PIXELS, ArrayFile, load_labels, map_images
+from tta_bench.datasets import cifar
+from tta_bench.datasets.array_files import ArrayFile, ArrayKind, load_labels, map_images
+from tta_bench.datasets.cifar import CleanImages
+from tta_bench.datasets.imagenet_c import MADE
 from tta_bench.datasets.listing import is_file
-from tta_bench.datasets.on_disk import SOURCE_IMAGES, OnDisk
-from tta_bench.datasets.transform import Transform
+from tta_bench.datasets.on_disk import SOURCE_IMAGES
 from tta_bench.errors import UserError
+from tta_bench.files import read_whole
 
 PUBLISHED = 10_000  # images per severity, in consecutive blocks
 
 
-class CifarC(OnDisk):
+class CifarC(ArrayKind):
     """`<corruption>.npy` and `labels.npy` in DATA_ROOT/CIFAR-10-C (or -100-C), or in DATA_ROOT itself."""
 
     layout = "CIFAR-<10|100>-C/<corruption>.npy and labels.npy"
-    num_classes: int = 10
-    size = PIXELS
-    interpolation = "bicubic"
 
     def __init__(
         self, root: Path | None, *, classes: Literal[10, 100], severity: Severity, allow_partial: Partial = False
@@ -36,13 +37,6 @@ class CifarC(OnDisk):
         super().__init__(root, allow_partial=allow_partial)
         self.num_classes, self.severity = classes, severity
         self.layout = f"CIFAR-{classes}-C/<corruption>.npy and labels.npy"
-
-    @property
-    def transform(self) -> Transform | None:
-        """Enlarges images for a model with more than 32 input pixels."""
-        if self.size == PIXELS:
-            return None
-        return Transform(self.size, self.size, interpolation=self.interpolation)
 
     def at_severity(self, severity: int) -> CifarC:
         return self._with(severity=severity)
@@ -63,36 +57,65 @@ class CifarC(OnDisk):
         return [self._home() / f"{task}.npy", self._home() / "labels.npy"]
 
     def source_places(self, task: str) -> Sequence[Path]:
-        return [self._home() / "original.npy", self._home() / "labels.npy"]
+        own = [self._home() / "original.npy", self._home() / "labels.npy"]
+        return cifar.files(self._authors(), self.num_classes, "train") if self._has_authors() else own
 
     def open(self, task: str) -> ArrayFile:
         file = self._home() / f"{task}.npy"
         labels, count = self._labels(), len(map_images(file))
-        if count != len(labels) or count % 5:
-            raise UserError(f"{file}: {count:,} images, but labels.npy has {len(labels):,}: expected five equal blocks")
-        self.refuse_partial(file, None if count == 5 * PUBLISHED else f"{count:,} images, expected {5 * PUBLISHED:,}")
-        block = count // 5
-        rows = np.arange((self.severity - 1) * block, self.severity * block)
+        made = severities_made(self._home()) or (1, 2, 3, 4, 5)
+        if self.severity not in made:
+            raise UserError(
+                f"{file}: has severities {', '.join(map(str, made))}, not {self.severity}: "
+                f"make it with `make-corrupted --cifar {self.num_classes} --severities {self.severity}` elsewhere"
+            )
+        block = len(labels) // 5
+        if len(labels) % 5 or count != block * len(made):
+            expected = f"{len(made)} x {block:,}, as many as labels.npy says"
+            raise UserError(f"{file}: {count:,} images, expected {expected}")
+        self.refuse_partial(
+            file, None if block == PUBLISHED else f"{block:,} images a severity, expected {PUBLISHED:,}"
+        )
+        start = made.index(self.severity) * block
         ids = [f"{task}/{self.severity}/{i:05d}" for i in range(block)]
-        return ArrayFile(file, rows, ids, labels[rows], self.transform)
+        return ArrayFile(file, np.arange(start, start + block), ids, labels[:block], self.transform)
 
-    def source_images(self, task: str | None = None) -> ArrayFile:
-        """2,000 of the clean test images."""
+    def source_images(self, task: str | None = None) -> ArrayFile | CleanImages:
+        """2,000 clean train images, if the authors' CIFAR is in the data root; else 2,000 of the test images."""
+        if self._has_authors():
+            train = cifar.clean(self.data_root(), self.num_classes, "train", self.transform)
+            return train.at(self._sample(len(train.ids)))
         images = self._clean("clean source images are needed (a method prepares on them)")
-        rows = np.sort(permutation(len(images.ids), "cifar", self.num_classes, "source")[:SOURCE_IMAGES])
+        rows = self._sample(len(images.ids))
         return replace(images, rows=rows, ids=[images.ids[row] for row in rows], labels=images.labels[rows])
 
-    def originals(self, task: str) -> ArrayFile:
+    def _sample(self, count: int) -> NDArray[np.int64]:
+        return np.sort(permutation(count, "cifar", self.num_classes, "source")[:SOURCE_IMAGES])
+
+    def originals(self, task: str) -> ArrayFile | CleanImages:
         """The clean test images: every severity of a corruption was made from them, in the same order."""
+        if not is_file(self._home() / "original.npy") and self._has_authors():
+            test = cifar.clean(self.data_root(), self.num_classes, "test", self.transform)
+            if np.array_equal(test.labels, self._labels()[: len(test.labels)]):
+                return test
         return self._clean("no originals")
 
+    def made_by(self) -> str:
+        return "make-corrupted" if is_file(self._home() / MADE) else ""
+
+    def _authors(self) -> Path:
+        return self.data_root() / cifar.FOLDERS[self.num_classes]
+
+    def _has_authors(self) -> bool:
+        return cifar.is_there(self.data_root(), self.num_classes)
+
     def _clean(self, need: str) -> ArrayFile:
-        """All clean test images; the published download has none, so the user provides them."""
+        """All clean test images as an array; the published download has none, so the user provides them."""
         file = self._home() / "original.npy"
         if not is_file(file):
             raise UserError(
-                f"{need}: put the original test images, in the order of labels.npy, as bytes of shape "
-                f"(10000, 32, 32, 3) into {file}"
+                f"{need}: run `tta-bench download cifar{self.num_classes}`, or put the original test images, in the "
+                f"order of labels.npy, as bytes of shape (10000, 32, 32, 3) into {file}"
             )
         labels, count = self._labels(), len(map_images(file))
         if 5 * count != len(labels):
@@ -105,3 +128,15 @@ class CifarC(OnDisk):
 
     def _home(self) -> Path:
         return self.find((f"CIFAR-{self.num_classes}-C",), lambda folder: is_file(folder / "labels.npy"))
+
+
+def severities_made(home: Path) -> tuple[int, ...] | None:
+    """The severities that `make-corrupted --cifar` has written into a folder; None for the published files."""
+    note = home / MADE
+    if not is_file(note):
+        return None
+    found = parse.from_json(read_whole(note), str(note))
+    made = found.get("severities") if isinstance(found, dict) else None
+    if not isinstance(made, list) or not made or not set(made) <= {1, 2, 3, 4, 5}:
+        raise UserError(f"{note}: damaged, expected the severities that were made: make the folder again")
+    return tuple(made)

@@ -12,13 +12,11 @@ from tta_bench.checked.annotations import Folder, Partial, Published, Resizing
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_unknown_classes
 from tta_bench.datasets.listing import complaint, list_folders, list_names
-from tta_bench.datasets.on_disk import in_folders
-from tta_bench.datasets.transform import Transform
-from tta_bench.download.table import bringing
+from tta_bench.datasets.on_disk import OneFolder, in_folders
 from tta_bench.errors import UserError
 
 
-class ClassFolders(ImageNetKind):
+class ClassFolders(OneFolder, ImageNetKind):
     """`<wnid>/*.jpg` in DATA_ROOT/<folder>, or in DATA_ROOT itself; one task, named after the folder.
 
     A class folder is named by its WordNet id, or by its number from 0 to 999 as in ImageNet-V2. The mask is read from
@@ -50,16 +48,6 @@ class ClassFolders(ImageNetKind):
     def num_classes(self) -> int:
         return len(self.class_mask()) if self.allow_partial else self._published[0]
 
-    @property
-    def transform(self) -> Transform:
-        return self.clean_view()
-
-    def tasks(self) -> Sequence[str]:
-        return (Path(self.folder).name,)
-
-    def downloads(self, task: str | None = None) -> Sequence[str]:
-        return bringing(self.folder)
-
     def published(self, task: str) -> tuple[int, int]:
         return self._published
 
@@ -79,7 +67,7 @@ class ClassFolders(ImageNetKind):
         logits = self._logits(home, list(found))
         self.refuse_partial(home, complaint(found, self._published))
         rank = {name: i for i, name in enumerate(sorted(found, key=logits.__getitem__))}
-        return in_folders(home, found, rank, self.transform)
+        return in_folders(home, found, rank, self.clean_view())
 
     def places(self, task: str) -> Sequence[Path]:
         return [self._home()]

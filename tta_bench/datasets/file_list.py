@@ -13,14 +13,14 @@ from tta_bench.checked.annotations import Folder, Partial, Published, Resizing, 
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind
 from tta_bench.datasets.listing import is_file, missing_from
+from tta_bench.datasets.on_disk import OneFolder
 from tta_bench.datasets.transform import Transform
-from tta_bench.download.table import bringing
 from tta_bench.errors import UserError, some
 
 DIGITS = 9  # longer labels are invalid and would not fit into an array
 
 
-class FileList(ImageNetKind):
+class FileList(OneFolder, ImageNetKind):
     """`<list>` in DATA_ROOT/<folder> or in DATA_ROOT, with lines "path label"; one task, named after the folder.
 
     Paths start at the folder; a leading `<root>/` or `./`, as the published lists have, means the same. `only`
@@ -54,12 +54,6 @@ class FileList(ImageNetKind):
         """Squashes to a square first, as VisDA's own code does."""
         view = self.clean_view()
         return Transform(view.resize, view.crop, squash=True, interpolation=view.interpolation)
-
-    def tasks(self) -> Sequence[str]:
-        return (Path(self.folder).name,)
-
-    def downloads(self, task: str | None = None) -> Sequence[str]:
-        return bringing(self.folder)
 
     def published(self, task: str) -> tuple[int, int]:
         return CLASSES, self.images

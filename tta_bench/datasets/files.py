@@ -17,8 +17,19 @@ from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 
 
+class Viewed:
+    """Shared by image sets that pass stored images through a transform."""
+
+    view: Transform | None
+
+    @property
+    def transform(self) -> str:
+        """A description of what is done to stored pixels."""
+        return repr(self.view)
+
+
 @dataclass(frozen=True, eq=False)
-class FolderImages:
+class FolderImages(Viewed):
     """Images by their paths below a root. An id is the prefix plus that path: the same on every machine."""
 
     root: Path
@@ -32,27 +43,22 @@ class FolderImages:
         """Every file that `read` may open."""
         return [self._file(image_id) for image_id in self.ids]
 
-    @property
-    def transform(self) -> str:
-        """A description of what is done to decoded pixels."""
-        return repr(self.view)
-
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         return self.read_into(_empty_batch(len(indices), self.view), indices)
 
-    def read_into(self, place: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def read_into(self, buffer: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """`read` into existing memory: allocating it would take a tenth of the time."""
-        for row, i in zip(place, indices, strict=True):
+        for row, i in zip(buffer, indices, strict=True):
             file = self._file(self.ids[i])
             row[:] = decode(file, file, self.view)
-        return place
+        return buffer
 
     def _file(self, image_id: str) -> Path:
         return self.root / image_id[len(self.prefix) :]
 
 
 @dataclass(frozen=True, eq=False)
-class TarImages:
+class TarImages(Viewed):
     """Images inside an uncompressed tar, read without unpacking it."""
 
     tar: Path
@@ -67,26 +73,21 @@ class TarImages:
         """Every file that `read` may open."""
         return [self.tar]
 
-    @property
-    def transform(self) -> str:
-        """A description of what is done to decoded pixels."""
-        return repr(self.view)
-
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         return self.read_into(_empty_batch(len(indices), self.view), indices)
 
-    def read_into(self, place: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def read_into(self, buffer: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """`read` into existing memory."""
         try:
             file = self.tar.open("rb")
         except OSError as error:
             raise UserError(f"{self.tar}: cannot be read ({error.strerror})") from error
         with file:
-            for row, i in zip(place, indices, strict=True):
+            for row, i in zip(buffer, indices, strict=True):
                 file.seek(self.offsets[i])
                 content = io.BytesIO(file.read(self.sizes[i]))
                 row[:] = decode(content, f"{self.ids[i]} in {self.tar}", self.view)
-        return place
+        return buffer
 
 
 def decode(file: Path | io.BytesIO, name: object, view: Transform) -> NDArray[np.uint8]:

@@ -14,16 +14,14 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from tta_bench.checked.annotations import Folder, Resizing, Text
-from tta_bench.datasets.class_names import ClassNames, refuse_other_classes
-from tta_bench.datasets.files import decode
-from tta_bench.datasets.listing import is_folder
-from tta_bench.datasets.on_disk import OnDisk
+from tta_bench.datasets.files import Viewed, decode
+from tta_bench.datasets.own_folder import ClassNames, OwnFolder, refuse_other_classes
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True, eq=False)
-class HuggingFaceImages:
+class HuggingFaceImages(Viewed):
     """The images of one split; each process opens the files itself, so that this can be pickled."""
 
     folder: Path
@@ -38,11 +36,6 @@ class HuggingFaceImages:
         """Every file that `read` may open."""
         return _files(self.folder)
 
-    @property
-    def transform(self) -> str:
-        """A description of what is done to decoded pixels."""
-        return repr(self.view)
-
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         rows = _undecoded(self.folder, self.split, self.column)
         return np.stack([self._read(rows[int(i)], self.ids[i]) for i in indices])
@@ -53,7 +46,7 @@ class HuggingFaceImages:
         return decode(content, f"{name} in {self.folder}", self.view)
 
 
-class HuggingFace(OnDisk):
+class HuggingFace(OwnFolder):
     """What `save_to_disk` wrote, or parquet files, in DATA_ROOT/<folder>; one task, named after the folder."""
 
     layout = "<folder> as written by datasets.save_to_disk, or with *.parquet files"
@@ -71,23 +64,13 @@ class HuggingFace(OnDisk):
         classes: ClassNames = (),
         interpolation: Resizing = None,
     ) -> None:
-        super().__init__(root, interpolation=interpolation)
-        self.folder, self.split, self.image, self.label, self.names = folder, split, image, label, classes
+        super().__init__(root, folder, classes, interpolation)
+        self.split, self.image, self.label = split, image, label
         self.layout = f"{folder} as written by datasets.save_to_disk, or with *.parquet files"
 
     @property
     def num_classes(self) -> int:
         return len(self.names or self._labels()[0])
-
-    @property
-    def transform(self) -> Transform:
-        return self.clean_view()
-
-    def tasks(self) -> Sequence[str]:
-        return (Path(self.folder).name,)
-
-    def seems_there(self, task: str) -> bool:
-        return is_folder(self._home())
 
     def places(self, task: str) -> Sequence[Path]:
         return _files(self._home())
@@ -100,10 +83,10 @@ class HuggingFace(OnDisk):
         rank = np.array([classes.index(name) if name in classes else -1 for name in names], np.int64)
         ids = [f"{self.split}/{row:06d}" for row in range(len(stored))]
         _undecoded(home, self.split, self.image)  # a missing or wrong column is reported before a run
-        return HuggingFaceImages(home, self.split, self.image, ids, rank[stored], self.transform)
+        return HuggingFaceImages(home, self.split, self.image, ids, rank[stored], self.clean_view())
 
     def _labels(self) -> tuple[list[str], NDArray[np.int64]]:
-        """The names of all classes, and the place of each image's class among them."""
+        """The names of all classes, and the index of each image's class among them."""
         rows = _opened(self._home(), self.split)
         _require_column(self._home(), rows, self.label)
         values, kind = rows[self.label], rows.features[self.label]
@@ -116,15 +99,9 @@ class HuggingFace(OnDisk):
             return [str(number) for number in range(max(values) + 1)], np.asarray(values, np.int64)
         if values and all(isinstance(value, str) for value in values):
             names = sorted(set(values))
-            place = {name: i for i, name in enumerate(names)}
-            return names, np.array([place[value] for value in values], np.int64)
+            rank = {name: i for i, name in enumerate(names)}
+            return names, np.array([rank[value] for value in values], np.int64)
         raise UserError(f"{self._home()}: column '{self.label}' has neither class names nor numbers from 0: {kind}")
-
-    def _home(self) -> Path:
-        home = self.data_root() / self.folder
-        if not is_folder(home):
-            raise UserError(f"{home} is missing: expected {self.layout} below --data-root")
-        return home
 
 
 def _files(folder: Path) -> list[Path]:

@@ -43,7 +43,7 @@ FORGOTTEN = 3600.0  # seconds without a change after which a folder of parts mus
 
 
 @dataclass(frozen=True)
-class Job:
+class Plan:
     """What to make from what."""
 
     clean: Path
@@ -58,7 +58,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Made:
     """The result for one clean image."""
 
     path: Path
@@ -67,21 +67,26 @@ class Outcome:
     error: str = ""
 
 
-def check(job: Job) -> None:
-    """Refuse an impossible job before doing anything."""
+def check(plan: Plan) -> None:
+    """Refuse an impossible plan before doing anything."""
+    check_corruptions(plan.corruptions, plan.severities)
+    if plan.size < 32:
+        raise UserError(f"size: expected at least 32 pixels, got {plan.size}")
+    if not plan.clean.is_dir():
+        raise UserError(f"--from {plan.clean}: no such folder; expected class folders with clean images")
+    if plan.out.resolve().is_relative_to(plan.clean.resolve()):
+        raise UserError(f"--out {plan.out} lies inside --from {plan.clean}: choose another --out")
+
+
+def check_corruptions(corruptions: Sequence[str], severities: Sequence[int]) -> None:
+    """Refuse unknown corruptions and severities."""
     known = (*CORRUPTIONS, *HELD_OUT)
-    for name in job.corruptions:
+    for name in corruptions:
         if name not in known:
             raise UserError(f"unknown corruption '{name}'{did_you_mean(name, known)}")
-    for severity in job.severities:
+    for severity in severities:
         if severity not in SEVERITIES:
             raise UserError(f"severity: expected a whole number from 1 to 5, got {severity}")
-    if job.size < 32:
-        raise UserError(f"size: expected at least 32 pixels, got {job.size}")
-    if not job.clean.is_dir():
-        raise UserError(f"--from {job.clean}: no such folder; expected class folders with clean images")
-    if job.out.resolve().is_relative_to(job.clean.resolve()):
-        raise UserError(f"--out {job.out} lies inside --from {job.clean}: choose another --out")
 
 
 def find_images(clean: Path) -> list[Path]:
@@ -95,28 +100,28 @@ def find_images(clean: Path) -> list[Path]:
     return [clean / wnid / name for wnid, names in classes.items() for name in names]
 
 
-def make(job: Job, images: Sequence[Path], workers: int) -> Generator[Outcome, None, None]:
+def make(plan: Plan, images: Sequence[Path], workers: int) -> Generator[Made, None, None]:
     """Make the missing files; yields each image when its files are done. Close the generator to stop early."""
-    _prepare(job)
-    with _parts(job.out) as parts:
+    _prepare(plan)
+    with _parts(plan.out) as parts:
         if workers == 1:
             for path in images:
-                yield make_one(job, path, parts)
+                yield make_one(plan, path, parts)
         else:
-            yield from _in_processes(job, images, parts, workers)
+            yield from _in_processes(plan, images, parts, workers)
 
 
-def make_one(job: Job, path: Path, parts: Path) -> Outcome:
+def make_one(plan: Plan, path: Path, parts: Path) -> Made:
     """Make the missing files of one clean image, which is decoded at most once."""
     wnid, name = path.parent.name, f"{path.stem}.JPEG"
-    targets = [(c, s, job.out / c / str(s) / wnid / name) for c in job.corruptions for s in job.severities]
+    targets = [(c, s, plan.out / c / str(s) / wnid / name) for c in plan.corruptions for s in plan.severities]
     missing = [(c, s, target) for c, s, target in targets if not is_whole(target)]
     if not missing:
-        return Outcome(path, kept=len(targets))
+        return Made(path, kept=len(targets))
     try:
-        image = read_clean(path, job.size)
+        image = read_clean(path, plan.size)
     except UserError as error:
-        return Outcome(path, error=str(error))
+        return Made(path, error=str(error))
     # Not `write_whole`, which waits for the disk: a tree has 750,000 files, and `is_whole` finds truncated ones.
     part = parts / f"{os.getpid()}.JPEG"
     for corruption, severity, target in missing:
@@ -127,7 +132,7 @@ def make_one(job: Job, path: Path, parts: Path) -> Outcome:
             part.replace(target)
         except OSError as error:
             raise UserError(f"{target} cannot be written: {error.strerror or error}") from error
-    return Outcome(path, written=len(missing), kept=len(targets) - len(missing))
+    return Made(path, written=len(missing), kept=len(targets) - len(missing))
 
 
 def is_whole(path: Path) -> bool:
@@ -146,22 +151,22 @@ def read_clean(path: Path, size: int) -> NDArray[np.uint8]:
     return pixels
 
 
-def _prepare(job: Job) -> None:
+def _prepare(plan: Plan) -> None:
     """Claim the output folder; refuses a tree that was made with other settings or code."""
-    note = job.out / MADE
+    note = plan.out / MADE
     code = {name: code_hash(f"tta_bench.{name}") for name in ("corruptions", "datasets.transform")}
-    made = {"size": job.size, "quality": QUALITY, "code": code}
+    made = {"size": plan.size, "quality": QUALITY, "code": code}
     try:
-        refuse_other_make(job.out)
-        job.out.mkdir(parents=True, exist_ok=True)
+        refuse_other_make(plan.out)
+        plan.out.mkdir(parents=True, exist_ok=True)
         if not note.exists():
             write_whole(note, json.dumps(made, indent=1).encode() + b"\n")
         before = json.loads(note.read_text())
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
-        raise UserError(f"--out {job.out} cannot be used: {reason}: choose another --out") from error
+        raise UserError(f"--out {plan.out} cannot be used: {reason}: choose another --out") from error
     if before != made:
-        raise UserError(f"--out {job.out} was made differently ({before}, now {made}): choose another --out")
+        raise UserError(f"--out {plan.out} was made differently ({before}, now {made}): choose another --out")
 
 
 def refuse_other_make(out: Path) -> None:
@@ -192,24 +197,24 @@ def _parts(out: Path) -> Iterator[Path]:
         shutil.rmtree(parts, ignore_errors=True)
 
 
-def _in_processes(job: Job, images: Sequence[Path], parts: Path, workers: int) -> Iterator[Outcome]:
-    size = max(1, FILES_PER_CHUNK // job.files_per_image)
+def _in_processes(plan: Plan, images: Sequence[Path], parts: Path, workers: int) -> Iterator[Made]:
+    size = max(1, FILES_PER_CHUNK // plan.files_per_image)
     chunks = iter([images[i : i + size] for i in range(0, len(images), size)])
     # Spawn, not fork: a progress bar's thread may hold a lock.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
         with interrupts_held():  # workers that start here never get a Ctrl-C: they finish their chunk
-            waiting = {pool.submit(_make_chunk, job, chunk, parts) for chunk in islice(chunks, 2 * workers)}
+            waiting = {pool.submit(_make_chunk, plan, chunk, parts) for chunk in islice(chunks, 2 * workers)}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
                 yield from _outcomes(future)
-                waiting |= {pool.submit(_make_chunk, job, chunk, parts) for chunk in islice(chunks, 1)}
+                waiting |= {pool.submit(_make_chunk, plan, chunk, parts) for chunk in islice(chunks, 1)}
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _outcomes(future: Future[list[Outcome]]) -> list[Outcome]:
+def _outcomes(future: Future[list[Made]]) -> list[Made]:
     try:
         return future.result()
     except BrokenProcessPool as error:
@@ -218,5 +223,5 @@ def _outcomes(future: Future[list[Outcome]]) -> list[Outcome]:
         ) from error
 
 
-def _make_chunk(job: Job, chunk: Sequence[Path], parts: Path) -> list[Outcome]:
-    return [make_one(job, path, parts) for path in chunk]
+def _make_chunk(plan: Plan, chunk: Sequence[Path], parts: Path) -> list[Made]:
+    return [make_one(plan, path, parts) for path in chunk]

@@ -8,7 +8,6 @@ from pathlib import Path
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import complaint, is_file, is_folder, list_folders
 from tta_bench.datasets.on_disk import OnDisk, in_folders, some_of
-from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, did_you_mean, some
 
 CLASSES = 65
@@ -31,10 +30,6 @@ class OfficeHome(OnDisk):
     @property
     def num_classes(self) -> int:
         return len(self.classes()) if self.allow_partial else CLASSES
-
-    @property
-    def transform(self) -> Transform:
-        return self.clean_view()
 
     def tasks(self) -> Sequence[str]:
         return tuple(PAIRS)
@@ -90,7 +85,7 @@ class OfficeHome(OnDisk):
         self.refuse_partial(folder, complaint(found, (CLASSES, DOMAINS[name]), names=classes))
         rank = {known: i for i, known in enumerate(classes)}
         # The folder has several spellings, the ids have one.
-        return in_folders(folder, found, rank, self.transform, prefix=f"{name}/")
+        return in_folders(folder, found, rank, self.clean_view(), prefix=f"{name}/")
 
     def classes(self) -> list[str]:
         """The sorted class names of all existing domains: one order for every domain."""

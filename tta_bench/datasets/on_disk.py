@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import Classes, is_folder, list_classes
 from tta_bench.datasets.opening import OnOpened
 from tta_bench.datasets.transform import Transform, photograph
+from tta_bench.download.table import sets_for
 from tta_bench.errors import UserError
 
 SOURCE_IMAGES = 2000  # as EATA's authors take for their Fisher information
@@ -39,8 +40,8 @@ class OnDisk(Dataset):
         self._listings: dict[Path, Classes] = {}  # shared by the copies that `_with` makes
 
     @property
-    @abstractmethod
-    def transform(self) -> Transform | None: ...
+    def transform(self) -> Transform | None:
+        return self.clean_view()
 
     @abstractmethod
     def seems_there(self, task: str) -> bool: ...
@@ -90,7 +91,20 @@ class OnDisk(Dataset):
             raise UserError(f"{where}: {complaint} (a smaller set needs allow_partial: true in the suite's data)")
 
     def clean_view(self) -> Transform:
+        """How photographs become the model's input."""
         return photograph(self.size, self.interpolation)
+
+
+class OneFolder(OnDisk):
+    """A published dataset in DATA_ROOT/<folder>: one task, named after the folder."""
+
+    folder: str
+
+    def tasks(self) -> Sequence[str]:
+        return (Path(self.folder).name,)
+
+    def downloads(self, task: str | None = None) -> Sequence[str]:
+        return sets_for(self.folder)
 
 
 def in_folders(
@@ -112,6 +126,6 @@ def some_of(images: FolderImages, *names: object, most: int = SOURCE_IMAGES) -> 
     return at(images, np.sort(permutation(len(images.ids), *names)[:most]))
 
 
-def at(images: FolderImages, places: NDArray[np.int64]) -> FolderImages:
+def at(images: FolderImages, positions: NDArray[np.int64]) -> FolderImages:
     """The images at these positions, in this order."""
-    return replace(images, ids=[images.ids[i] for i in places], labels=images.labels[places])
+    return replace(images, ids=[images.ids[i] for i in positions], labels=images.labels[positions])

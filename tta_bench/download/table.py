@@ -25,12 +25,12 @@ class PublishedFile:
     """One file of a set."""
 
     address: Text
-    brings: Text  # the path below the data root that appears
+    brings: Text  # the path below the data root that it becomes
     bytes: Count | None = None
     gigabytes: Positive | None = None  # roughly, where no exact size is published
     md5: Md5 = ""
     sha256: Sha256 = ""
-    source: str = ""  # who states the checksum
+    source: str = ""  # who publishes the checksum
     same_as: tuple[str, ...] = ()  # folders beside it that hold the same images, unpacked
 
     @property
@@ -51,13 +51,13 @@ class PublishedFile:
 
     @property
     def expected_bytes(self) -> int | None:
-        """The size, or what it roughly is."""
+        """The size, or roughly."""
         return self.bytes or (round(self.gigabytes * 1e9) if self.gigabytes else None)
 
 
 @dataclass(frozen=True)
 class PublishedSet:
-    """What `tta-bench download NAME` brings: files, or the parts of which it consists, or a page to go to."""
+    """What `tta-bench download NAME` fetches: files, its parts, or a page to visit."""
 
     about: Text
     page: Text
@@ -95,8 +95,8 @@ def find(names: Iterable[str]) -> list[PublishedSet]:
     return list(found.values())
 
 
-def bringing(path: str) -> tuple[str, ...]:
-    """The names of the sets that bring this path below the data root, or something inside it."""
+def sets_for(path: str) -> tuple[str, ...]:
+    """The names of the sets that provide this path below the data root, or something inside it."""
     wanted = PurePosixPath(path)
     return tuple(
         name

@@ -1,4 +1,4 @@
-"""Fetches one address into a file: resumes a broken transfer, retries a weak connection, refuses a wrong answer.
+"""Fetches one address into a file: resumes a broken transfer, retries a weak connection, refuses a wrong reply.
 
 urllib suffices and adds no dependency. pooch does not resume; requests and httpx leave ranges and checks to the caller,
 as urllib does.
@@ -36,7 +36,7 @@ class _Interrupted(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """What the server is about to send."""
 
     start: int  # the position of its first byte
@@ -87,12 +87,12 @@ def _fetch_rest(address: str, part: Path, expected: int | None, on_bytes: OnByte
         held = 0
     try:
         with _open(_request(address, part, held)) as response:
-            answer = _answer(response, held)
-            _refuse_wrong(address, response, answer, expected)
-            on_size((answer.total or expected or answer.start) - answer.start)
-            _keep_version(part, answer)
-            total = answer.total or expected
-            _write(part, response, answer.start, total, on_bytes)
+            reply = _reply(response, held)
+            _refuse_wrong(address, response, reply, expected)
+            on_size((reply.total or expected or reply.start) - reply.start)
+            _keep_version(part, reply)
+            total = reply.total or expected
+            _write(part, response, reply.start, total, on_bytes)
     except urllib.error.HTTPError as error:
         if error.code == 416 and held:  # nothing after what we hold: complete, or of another version
             whole = error.headers.get("Content-Range", "").rpartition("/")[2]
@@ -136,16 +136,16 @@ def _open(request: urllib.request.Request) -> Iterator[Any]:
         raise _Interrupted(f"the connection broke ({error or type(error).__name__})") from error
 
 
-def _answer(response: Any, held: int) -> Answer:
+def _reply(response: Any, held: int) -> Reply:
     version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
     length = _length(response)
     if response.status != 206:
-        return Answer(0, length, version)
+        return Reply(0, length, version)
     first, _, whole = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
     start = first.partition("-")[0]
     if start != str(held):
         raise _Interrupted(f"the server sent bytes from {start or '?'} instead of {held}")
-    return Answer(held, int(whole) if whole.isdecimal() else None if length is None else held + length, version)
+    return Reply(held, int(whole) if whole.isdecimal() else None if length is None else held + length, version)
 
 
 def _length(response: Any) -> int | None:
@@ -153,11 +153,11 @@ def _length(response: Any) -> int | None:
     return int(stated) if stated.isdecimal() else None
 
 
-def _refuse_wrong(address: str, response: Any, answer: Answer, expected: int | None) -> None:
+def _refuse_wrong(address: str, response: Any, reply: Reply, expected: int | None) -> None:
     if response.headers.get_content_type() == "text/html":
         raise UserError(f"{address}: the server sent a web page instead of the file: open it in a browser, or --mirror")
-    if expected is not None and answer.total not in (None, expected):
-        raise UserError(f"{address}: the server's file has {answer.total:,} bytes, the published one {expected:,}")
+    if expected is not None and reply.total not in (None, expected):
+        raise UserError(f"{address}: the server's file has {reply.total:,} bytes, the published one {expected:,}")
 
 
 def _refusal(address: str, error: urllib.error.HTTPError) -> UserError:
@@ -210,7 +210,7 @@ def _version(part: Path) -> str:
     return found if isinstance(found, str) and not found.startswith("W/") else ""  # weak tags do not allow ranges
 
 
-def _keep_version(part: Path, answer: Answer) -> None:
-    if answer.start == 0:
+def _keep_version(part: Path, reply: Reply) -> None:
+    if reply.start == 0:
         with _writing(_note(part)):
-            write_whole(_note(part), json.dumps({"version": answer.version}).encode())
+            write_whole(_note(part), json.dumps({"version": reply.version}).encode())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench.engines.job import Expected, Ticket
 from tta_bench.papers.baseline import BASELINE
+from tta_bench.records.live import BACKWARD
 from tta_bench.records.record import Record
 from tta_bench.registry import installed
 from tta_bench.runs.site import Site
@@ -19,8 +20,7 @@ from tta_bench.runs.spec import CellSpec
 if TYPE_CHECKING:
     from tta_bench.records.cell import Cell
 
-BACKWARD = 2.0  # a backward pass costs about as much as two forward passes
-UNKNOWN = 3.0  # passes of a method that does not say how many it does: one of each
+UNKNOWN = 1 + BACKWARD  # passes of a method that does not say how many it does: one of each
 
 
 @dataclass(frozen=True)

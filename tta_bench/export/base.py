@@ -13,7 +13,7 @@ from typing import ClassVar
 from tta_bench import plugins
 from tta_bench.errors import UserError
 from tta_bench.export.content import Content, collect
-from tta_bench.packed.places import Place
+from tta_bench.packed.address import Address
 from tta_bench.plugins import Group
 from tta_bench.report.choose import Filter
 from tta_bench.report.runs import Runs
@@ -47,16 +47,16 @@ def exporter(name: str) -> Exporter:
 
 
 def export_runs(
-    places: Sequence[Place], filters: Sequence[Filter], name: str, out: Path, metrics: Sequence[str] = ()
+    addresses: Sequence[Address], filters: Sequence[Filter], name: str, out: Path, metrics: Sequence[str] = ()
 ) -> Content:
     """Write the records of runs for a target; after an error, nothing of it is left."""
     target = exporter(name)
     check_folder(out)
     if out.is_dir() and any(out.iterdir()):
         raise UserError(f"--out {out}: is not empty, and an export replaces nothing: remove it, or pass another --out")
-    runs = Runs(places)
+    runs = Runs(addresses)
     if not runs.records:
-        raise UserError(f"{places[0]}: no records to export: run `tta-bench run` first")
+        raise UserError(f"{addresses[0]}: no records to export: run `tta-bench run` first")
     content = collect(runs, filters, metrics)
     was_there = out.is_dir()
     try:

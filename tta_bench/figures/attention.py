@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.figures import inspected, style
+from tta_bench.figures.inspected import Example
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,19 +20,14 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Example:
-    task: str
-    original: NDArray[np.uint8] | None
-    image: NDArray[np.uint8]
-    maps: dict[str, Floats]  # "clean" (where there is an original), "corrupted", "adapted": shares that sum to 1
-    likeness: dict[str, float]  # correlation of the others with "clean"
-
-
-@dataclass(frozen=True)
 class Attention:
+    """Maps of all inspected images, of which `examples` are drawn."""
+
     method: str
-    examples: tuple[Example, ...]
-    likeness: dict[str, float]  # mean over all inspected images, not only those shown
+    examples: list[Example]
+    maps: dict[str, Floats]  # "clean" (where there are originals), "corrupted", "adapted": shares that sum to 1
+    likeness: dict[str, Floats]  # correlation of the others with "clean", image by image
+    mean_likeness: dict[str, float]  # over all images of the tasks, not only those shown
     notes: tuple[str, ...] = ()
 
 
@@ -42,20 +38,9 @@ def data(folder: Path, tasks: Sequence[str] = ()) -> Attention:
     kinds = ["clean", "corrupted", "adapted"] if has_clean else ["corrupted", "adapted"]
     maps = {kind: shares(getattr(found, f"attention_{kind}")) for kind in kinds}
     like = {kind: correlation(maps["clean"], maps[kind]) for kind in kinds[1:]} if has_clean else {}
-    examples = []
-    for place in inspected.shown(found, tasks):
-        at = int(found.shown[place])
-        examples.append(
-            Example(
-                task=str(found.task[at]),
-                original=found.original[place] if has_clean else None,
-                image=found.image[place],
-                maps={kind: maps[kind][at] for kind in kinds},
-                likeness={kind: float(values[at]) for kind, values in like.items()},
-            )
-        )
     among = inspected.chosen(found, tasks)
-    return Attention(found.method, tuple(examples), {kind: float(v[among].mean()) for kind, v in like.items()})
+    mean = {kind: float(values[among].mean()) for kind, values in like.items()}
+    return Attention(found.method, inspected.examples(found, tasks), maps, like, mean)
 
 
 def shares(attention: Floats) -> Floats:
@@ -71,27 +56,16 @@ def correlation(a: Floats, b: Floats) -> Floats:
 
 
 def draw(found: Attention) -> Figure:
-    first = found.examples[0]
-    pictures = ["original", "corrupted"] if first.original is not None else ["corrupted"]
-    columns = len(pictures) + len(first.maps)
-    row = 0.2 + 0.82 * inspected.proportion(first.image)
-    figure = style.new_figure(style.TEXT, row * len(found.examples) + 0.5)
-    grid = figure.subplots(len(found.examples), columns, squeeze=False)
-    titles = {"clean": "attention:\noriginal", "corrupted": "attention:\ncorrupted"}
-    titles["adapted"] = f"attention:\n{found.method}"
-    for axes, title in zip(grid[0], [*pictures, *(titles[kind] for kind in first.maps)], strict=True):
-        axes.set_title(title)
-    for line, example in zip(grid, found.examples, strict=True):
-        if example.original is not None:
-            inspected.image(line[0], example.original)
-        inspected.image(line[len(pictures) - 1], example.image)
-        inspected.name_row(line[0], example.task)
-        high = max(float(values.max()) for values in example.maps.values())
-        for axes, (kind, values) in zip(line[len(pictures) :], example.maps.items(), strict=True):
-            inspected.heat(axes, values, 0, high)
-            if kind in example.likeness:
-                axes.set_xlabel(f"r = {example.likeness[kind]:.2f}", labelpad=1)
-    if found.likeness:
-        mean = ", ".join(f"{kind} {value:.2f}" for kind, value in found.likeness.items())
+    names = {"clean": "original", "corrupted": "corrupted", "adapted": found.method}
+    titles = [f"attention:\n{names[kind]}" for kind in found.maps]
+    figure, panels = inspected.grid(found.examples, titles, style.TEXT, row=0.82, extra=0.5)
+    for line, example in zip(panels, found.examples, strict=True):
+        high = max(float(maps[example.at].max()) for maps in found.maps.values())
+        for axes, (kind, maps) in zip(line, found.maps.items(), strict=True):
+            inspected.heat(axes, maps[example.at], 0, high)
+            if kind in found.likeness:
+                axes.set_xlabel(f"r = {found.likeness[kind][example.at]:.2f}", labelpad=1)
+    if found.mean_likeness:
+        mean = ", ".join(f"{kind} {value:.2f}" for kind, value in found.mean_likeness.items())
         figure.supxlabel(f"r: likeness to the original's map; mean of all images: {mean}", fontsize=style.POINTS)
     return figure

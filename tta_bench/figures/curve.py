@@ -27,7 +27,7 @@ NOISY = 0.1  # the first tenth of a stream, where few images are averaged, does 
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """One method on one stream."""
 
     label: str
@@ -41,7 +41,7 @@ class Line:
 @dataclass(frozen=True)
 class Panel:
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[Curve, ...]
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), w
     return Curves(tuple(panels), tuple(notes))
 
 
-def line(row: Row, number: int, stream: str, store: Store) -> Line | None:
+def line(row: Row, number: int, stream: str, store: Store) -> Curve | None:
     """A row's curve on a stream; None where no seed of it is done."""
     done = [record for record in row.records if record.cell.name == stream and record.status == "done"]
     if not done:
         return None
     ends = batch_ends(done[0])
     curves = np.array([running(store.predictions(record).correct, batch_ends(record)) for record in done])
-    return Line(
+    return Curve(
         label=row.label,
         number=number,
         images=ends,
@@ -138,7 +138,7 @@ def _panel(axes: Axes, panel: Panel) -> None:
         _strip(axes, line, STRIP * (place + 0.6))
 
 
-def _strip(axes: Axes, line: Line, height: float) -> None:
+def _strip(axes: Axes, line: Curve, height: float) -> None:
     """A row of ticks at the foot of a panel, one for each reset, led by the method's marker."""
     look = style.look(line.number)
     end = line.images[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.figures import style
 from tta_bench.inspect.inspection import Inspection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAP = "cividis"  # its lightness rises evenly, so it reads the same in grey
 
@@ -41,25 +44,49 @@ def chosen(found: Inspection, tasks: Sequence[str]) -> NDArray[np.int64]:
     return np.flatnonzero(np.isin(found.task, tasks or found.tasks))
 
 
-def shown(found: Inspection, tasks: Sequence[str]) -> list[int]:
-    """Which of the kept images belong to the tasks, as positions among them."""
-    kept = np.isin(found.task[found.shown], tasks or found.tasks)
-    return [int(place) for place in np.flatnonzero(kept)]
+@dataclass(frozen=True)
+class Example:
+    """One kept image."""
+
+    at: int  # its position among all inspected images
+    task: str
+    original: NDArray[np.uint8] | None
+    image: NDArray[np.uint8]
 
 
-def proportion(pixels: NDArray[np.uint8]) -> float:
-    """The height of an image [3, H, W] as a multiple of its width."""
-    return float(pixels.shape[1] / pixels.shape[2])
+def examples(found: Inspection, tasks: Sequence[str]) -> list[Example]:
+    """The kept images of these tasks; of all tasks if none is given."""
+    kept = np.flatnonzero(np.isin(found.task[found.shown], tasks or found.tasks))
+    return [
+        Example(
+            at=int(found.shown[i]),
+            task=str(found.task[found.shown[i]]),
+            original=found.original[i] if len(found.original) else None,
+            image=found.image[i],
+        )
+        for i in kept
+    ]
 
 
-def name_row(axes: Axes, task: str) -> None:
-    """Write a task's name beside its images, in lines that fit beside a flat image."""
-    axes.set_ylabel(task.replace("_", "\n"))
+def grid(shown: Sequence[Example], titles: Sequence[str], width: float, row: float, extra: float) -> tuple[Figure, Any]:
+    """A figure with a line of panels for each example: its original, if there is one, its image, and the maps.
 
-
-def image(axes: Axes, pixels: NDArray[np.uint8]) -> None:
-    axes.imshow(pixels.transpose(1, 2, 0), interpolation="nearest")
-    bare(axes)
+    A square image takes `row` inches of height; `titles` are those of the maps. Returns the figure and the maps' axes.
+    """
+    first = shown[0]
+    pictures = ["original", "corrupted"] if first.original is not None else ["corrupted"]
+    height, wide = first.image.shape[1:]
+    figure = style.new_figure(width, (0.2 + row * height / wide) * len(shown) + extra)
+    panels = figure.subplots(len(shown), len(pictures) + len(titles), squeeze=False)
+    for axes, title in zip(panels[0], [*pictures, *titles], strict=True):
+        axes.set_title(title)
+    for line, example in zip(panels, shown, strict=True):
+        shots = [pixels for pixels in (example.original, example.image) if pixels is not None]
+        for axes, pixels in zip(line, shots, strict=False):
+            axes.imshow(pixels.transpose(1, 2, 0), interpolation="nearest")
+            bare(axes)
+        line[0].set_ylabel(example.task.replace("_", "\n"))  # in lines that fit beside a flat image
+    return figure, panels[:, len(pictures) :]
 
 
 def heat(axes: Axes, values: NDArray[Any], low: float, high: float) -> Any:

@@ -27,7 +27,7 @@ LABELS = {
 
 
 @dataclass(frozen=True)
-class Point:
+class CostPoint:
     label: str
     number: int  # of the row; sets its colour and marker
     cost: float
@@ -37,15 +37,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Pareto:
-    points: tuple[Point, ...]
+    points: tuple[CostPoint, ...]
     cost: Cost
     caution: str
     notes: tuple[str, ...]
 
     @property
-    def frontier(self) -> list[Point]:
+    def frontier(self) -> list[CostPoint]:
         """Points for which no other is both as cheap and more accurate; cheapest first."""
-        best: list[Point] = []
+        best: list[CostPoint] = []
         for point in sorted(self.points, key=lambda p: (p.cost, -p.accuracy)):
             if not best or point.accuracy > best[-1].accuracy:
                 best.append(point)
@@ -68,7 +68,7 @@ def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where
         if math.isnan(score.mean):
             notes.append(f"Left out: {row.label}, not all of its tasks are done")
             continue
-        points.append(Point(row.label, number, price(row), score.mean, score.std or 0.0))
+        points.append(CostPoint(row.label, number, price(row), score.mean, score.std or 0.0))
     if not points:
         raise UserError(f"{folder}: no row has all its tasks done: run the same command again to finish them")
     return Pareto(tuple(points), cost, rows.caution(found), tuple(notes))

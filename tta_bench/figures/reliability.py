@@ -1,4 +1,7 @@
-"""`reliability`: accuracy against confidence; on the diagonal, a method is as often right as it is sure."""
+"""`reliability`: accuracy against confidence; on the diagonal, a method is as often right as it is sure.
+
+`risk`: errors among the surest images, against the share of images that are answered at all.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from tta_bench.report.choose import Filter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+RISK_POINTS = 200
 
 
 @dataclass(frozen=True)
@@ -59,5 +64,20 @@ def draw(found: Sureness) -> Figure:
         sure, right, _ = confidence.reliability(one.confidence, one.correct)
         axes.plot(100 * sure, 100 * right, **style.look(one.number)._asdict(), label=one.label)
     axes.set(xlabel=f"confidence (%){found.caution}", ylabel="accuracy (%)", xlim=(0, 101), ylim=(0, 101))
+    figure.legend(loc="outside upper center", ncols=3)
+    return figure
+
+
+def draw_risk(found: Sureness) -> Figure:
+    figure = style.new_figure(style.COLUMN, 2.8)
+    axes = figure.subplots()
+    for one in found.answers:
+        risk = confidence.risk_coverage(one.confidence, one.correct)
+        points = np.unique(np.linspace(0, len(risk) - 1, RISK_POINTS).astype(int))
+        kept = points[(points + 1) / len(risk) >= 0.02]  # a share of very few images says nothing
+        look = {**style.look(one.number)._asdict(), "markevery": max(1, len(kept) // 6)}
+        axes.plot(100 * (kept + 1) / len(risk), 100 * risk[kept], **look, label=one.label)
+    axes.set(xlabel=f"coverage (% of images answered){found.caution}", ylabel="errors among them (%)", xlim=(0, 101))
+    axes.set_ylim(bottom=0)
     figure.legend(loc="outside upper center", ncols=3)
     return figure

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
-from tta_bench.figures import over, rows, style
-from tta_bench.figures.over import Over
+from tta_bench.figures import lines, rows, style
+from tta_bench.figures.lines import Chart
 from tta_bench.papers.baseline import own_paper
 from tta_bench.records.store import Store
 from tta_bench.report.choose import Filter, matching
@@ -38,17 +38,17 @@ class Sweep:
     notes: tuple[str, ...]
 
 
-def data(folder: Path, setting: str = "", methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Sweep | Over:
+def data(folder: Path, setting: str = "", methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Sweep | Chart:
     """The sweep in a run's folder: of a method's setting, or of all rows over what a suite sweeps."""
     if setting in AXES:
-        return over.data(folder, setting, methods, where)
+        return lines.data(folder, setting, methods, where)
     try:
         return _of_setting(folder, setting, methods, where)
     except UserError:
         axes = varying(matching(Store.open(folder).records(), where)) if is_run(folder) else []
         if setting or len(axes) != 1:
             raise
-        return over.data(folder, axes[0], methods, where)
+        return lines.data(folder, axes[0], methods, where)
 
 
 def is_run(folder: Path) -> bool:
@@ -112,9 +112,9 @@ def _others(row: Row, setting: str) -> dict[str, Any]:
     return {"method": row.first.cell.method, **settings}
 
 
-def draw(found: Sweep | Over) -> Figure:
-    if isinstance(found, Over):
-        return over.draw(found)
+def draw(found: Sweep | Chart) -> Figure:
+    if isinstance(found, Chart):
+        return lines.draw(found)
     figure = style.new_figure(style.COLUMN, 2.3)
     axes = figure.subplots()
     look = style.look(1)

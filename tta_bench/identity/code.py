@@ -50,7 +50,7 @@ SHAPES_NOTHING = frozenset(
         "tta_bench.models.names",  # which the cell states
         *(f"tta_bench.{name}" for name in ("errors", "files", "plugins", "system")),
         "tta_bench.checked",
-        *(f"tta_bench.checked.{name}" for name in ("annotations", "parse", "validate")),
+        *(f"tta_bench.checked.{name}" for name in ("annotations", "options", "parse", "readers", "validate")),
         *("tta_bench.download", "tta_bench.download.table"),
     }
 )

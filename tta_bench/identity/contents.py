@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from tta_bench.files import checksum
+
 
 def files_in(paths: Iterable[Path]) -> list[Path]:
     """Files as they are, and those of folders; a missing one stays, so that its coming is noticed."""
@@ -33,11 +35,7 @@ def _stat(path: Path) -> os.stat_result | None:
 @cache
 def _content(path: Path, size: int, time: int) -> str:
     """A hash of a file as it was at that time."""
-    found = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while part := file.read(1 << 20):
-                found.update(part)
+        return checksum(path)
     except OSError:
         return ""
-    return found.hexdigest()

@@ -29,7 +29,7 @@ MOST_BYTES = 2**30  # of all arrays together
 
 
 @dataclass(frozen=True)
-class Manifest:
+class InspectionManifest:
     """How an inspection was made."""
 
     inspected_suite: str
@@ -51,7 +51,7 @@ class Inspection:
     What is not available is empty: shifts of a method that predicts none, missing originals.
     """
 
-    manifest: Manifest
+    manifest: InspectionManifest
     task: NDArray[np.str_]  # [N]
     label: NDArray[np.int64]
     prediction: NDArray[np.int64]  # of the adapted model
@@ -90,7 +90,7 @@ class Inspection:
         if not is_inspection(folder):
             raise UserError(f"{folder} is not an inspection: this figure needs the output of tta-bench inspect")
         content = {key: value for key, value in _read_manifest(folder).items() if key != "kind"}
-        manifest = validate.read(Manifest, content, str(_manifest(folder)))
+        manifest = validate.read(InspectionManifest, content, str(_manifest(folder)))
         try:
             packed = BytesIO(read_whole(_arrays(folder)))
             with ZipFile(packed) as archive:

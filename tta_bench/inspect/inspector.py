@@ -19,7 +19,7 @@ from tta_bench.data.images import ImageSet
 from tta_bench.datasets import Dataset
 from tta_bench.errors import UserError
 from tta_bench.inspect import probe
-from tta_bench.inspect.inspection import Inspection, Manifest
+from tta_bench.inspect.inspection import Inspection, InspectionManifest
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.host import Work
 from tta_bench.runs.session import Session, read, source_batches, source_labels
@@ -31,18 +31,18 @@ Arrays = dict[str, NDArray[Any]]
 
 def inspect(specs: Sequence[CellSpec], site: Site, *, images: int, command: Sequence[str]) -> Inspection:
     """Adapt to every stream; also store `images` images of each stream's last batch."""
-    place = Binder(site)
-    probe.require_vit(place.model(specs[0]).network)  # refuse other models before time is spent
-    originals, lacking = find_originals(place.sized(specs[0]), [spec.tasks[0] for spec in specs])
+    binder = Binder(site)
+    probe.require_vit(binder.model(specs[0]).network)  # refuse other models before time is spent
+    originals, lacking = find_originals(binder.sized(specs[0]), [spec.tasks[0] for spec in specs])
     parts: list[Arrays] = []
     offset = 0
-    for work in map(place.bind, specs):
+    for work in map(binder.bind, specs):
         part = _one_stream(work, originals.get(work.stream.tasks[0]), images)
         part["shown"] = part["shown"] + offset
         offset += len(part["label"])
         parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    manifest = Manifest(
+    manifest = InspectionManifest(
         inspected_suite=work.cell.suite,
         method=work.label,
         settings=work.cell.settings,

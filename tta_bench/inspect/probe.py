@@ -89,12 +89,12 @@ def _hooks(vit: VisionTransformer, seen: dict[str, Tensor]) -> Iterator[None]:
 def _own_tokens(vit: VisionTransformer, plain: Tensor, sequence: Tensor) -> tuple[int, list[int]]:
     """The positions of the class token and the patches in a sequence that may hold other tokens, too."""
     height, width = vit.patch_embed.grid_size
-    places = []
+    positions = []
     for token in [plain[0, 0], *plain[0, plain.shape[1] - height * width :]]:
         same = (sequence[0] == token).all(1).nonzero()
         if not len(same):
             raise UserError(
                 "inspect cannot find the model's own tokens: the method changes them before the first block"
             )
-        places.append(int(same[0]))
-    return places[0], places[1:]
+        positions.append(int(same[0]))
+    return positions[0], positions[1:]

@@ -15,7 +15,7 @@ from msgspec import Meta
 from tta_bench.checked import validate
 from tta_bench.checked.annotations import Positive
 from tta_bench.checked.parse import from_json
-from tta_bench.errors import UserError, some
+from tta_bench.errors import UserError, reason, some
 from tta_bench.files import write_whole
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ HEADER = "tta_bench"
 class Note:
     """How to build a checkpoint's model, and how it was trained."""
 
-    architecture: dict[str, Any]  # keyword arguments of timm's VisionTransformer, or {"timm": name, ...}
+    architecture: dict[
+        str, Any
+    ]  # arguments of timm's VisionTransformer, {"timm": name, …} or {"cifar_resnet": depth, …}
     mean: Annotated[tuple[float, ...], Meta(min_length=3, max_length=3, title="3 numbers")]
     std: Annotated[tuple[Positive, ...], Meta(min_length=3, max_length=3, title="3 numbers above 0")]
     made_by: dict[str, Any] = field(default_factory=dict)  # command, seed, accuracy
@@ -40,6 +42,10 @@ def save(model: nn.Module, note: Note, path: Path) -> None:
 
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     write_whole(path, as_bytes(weights, metadata={HEADER: json.dumps(asdict(note), sort_keys=True)}))
+
+
+class NoNote(UserError):
+    """A safetensors file that `save` did not write."""
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], Note]:
@@ -54,7 +60,7 @@ def read_note(path: Path) -> Note:
     with _opened(path, "numpy") as file:
         header = (file.metadata() or {}).get(HEADER)
     if header is None:
-        raise UserError(f"{path}: has no '{HEADER}' note in its header, so its architecture is unknown")
+        raise NoNote(f"{path}: has no '{HEADER}' note in its header, so its architecture is unknown")
     where = f"{path}: the '{HEADER}' note in its header"
     return validate.read(Note, from_json(header, where), where)
 
@@ -89,10 +95,35 @@ def build(note: Note) -> nn.Module:
     import timm
     from timm.models.vision_transformer import VisionTransformer
 
+    from tta_bench.models.cifar_nets import ResNet
+
     arguments = dict(note.architecture)
+    if "cifar_resnet" in arguments:
+        return ResNet(arguments.pop("cifar_resnet"), **arguments)
     name = arguments.pop("timm", None)
     model: nn.Module = timm.create_model(name, **arguments) if name else VisionTransformer(**arguments)
     return model
+
+
+def restore(path: Path) -> tuple[nn.Module, Note]:
+    """The trained model of a checkpoint that `save` wrote, and its note."""
+    state, note = load(path)
+    try:
+        network = build(note)
+    except Exception as error:  # timm does not check names and sizes: anything may fail
+        raise UserError(
+            f"{path}: the architecture in its header cannot be built ({reason(error, 200)}); "
+            f"if it is a timm model, use --model NAME={path}"
+        ) from error
+    fill(network, state, path, "the architecture in its header")
+    return network, note
+
+
+def fill(network: nn.Module, state: Mapping[str, Tensor], path: Path, name: str) -> None:
+    """Load a file's weights into a network; UserError if they do not fit."""
+    if wrong := misfit(network, state):
+        raise UserError(f"{path}: weights do not fit {name}: {wrong}")
+    network.load_state_dict(state)
 
 
 def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
@@ -112,15 +143,11 @@ def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
 
 def weights_hash(state: Mapping[str, Tensor]) -> str:
     """A hash of weights by their content, whatever file they came from."""
+    import torch
+
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(_bytes_type()).numpy().data)
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]
-
-
-def _bytes_type() -> Any:
-    import torch
-
-    return torch.uint8

@@ -1,4 +1,4 @@
-"""The CIFAR networks that RobustBench publishes weights for; their layers have the names that the files use."""
+"""CIFAR networks: those of RobustBench, with the layer names of its files, and the ResNet that is trained here."""
 
 from __future__ import annotations
 
@@ -127,4 +127,50 @@ class ResNeXt(Classifying):
     def forward_features(self, images: Tensor) -> Tensor:
         start = F.relu(self.bn_1(self.conv_1_3x3(images)))
         maps: Tensor = self.stage_3(self.stage_2(self.stage_1(start)))
+        return maps
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions; where the width changes, the shortcut skips pixels and adds empty channels."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = _conv(before, after, 3, stride)
+        self.bn1 = nn.BatchNorm2d(after)
+        self.conv2 = _conv(after, after, 3)
+        self.bn2 = nn.BatchNorm2d(after)
+        self.added, self.stride = after - before, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        shortcut = x[:, :, :: self.stride, :: self.stride]
+        if self.added:
+            shortcut = F.pad(shortcut, (0, 0, 0, 0, self.added // 2, self.added // 2))
+        return F.relu(out + shortcut)
+
+
+class ResNet(Classifying):
+    """ResNet-`depth` for CIFAR (He et al., 2016): three stages, `(depth - 2) / 6` blocks each."""
+
+    def __init__(self, depth: int = 20, num_classes: int = 10) -> None:
+        super().__init__(num_classes, 64)
+        self.conv1 = _conv(3, 16, 3)
+        self.bn1 = nn.BatchNorm2d(16)
+        stages, before = [], 16
+        for width in (16, 32, 64):
+            strides = [1 if width == 16 else 2] + [1] * ((depth - 2) // 6 - 1)
+            blocks = []
+            for stride in strides:
+                blocks.append(BasicBlock(before, width, stride))
+                before = width
+            stages.append(nn.Sequential(*blocks))
+        self.layer1, self.layer2, self.layer3 = stages
+        self.fc = nn.Linear(64, num_classes)
+
+    def get_classifier(self) -> nn.Linear:
+        return self.fc
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        start = F.relu(self.bn1(self.conv1(images)))
+        maps: Tensor = self.layer3(self.layer2(self.layer1(start)))
         return maps

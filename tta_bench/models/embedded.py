@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tta_bench.models import checkpoint
 from tta_bench.models.packaged import PackagedModel
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 def digits_vit() -> PackagedModel:
@@ -27,7 +22,7 @@ def _packaged(file: str, input_size: int, about: str) -> PackagedModel:
     path = Path(__file__).parent / "checkpoints" / file
     note = checkpoint.read_note(path)
     return PackagedModel(
-        build=partial(_trained, path),
+        build=lambda: checkpoint.restore(path)[0],
         mean=note.mean,
         std=note.std,
         about=about,
@@ -37,10 +32,3 @@ def _packaged(file: str, input_size: int, about: str) -> PackagedModel:
         licence="MIT",
         files=(path,),
     )
-
-
-def _trained(path: Path) -> nn.Module:
-    state, note = checkpoint.load(path)
-    network = checkpoint.build(note)
-    network.load_state_dict(state)
-    return network

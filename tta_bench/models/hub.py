@@ -18,7 +18,7 @@ from msgspec import Meta
 from tta_bench.checked import validate
 from tta_bench.checked.annotations import Count, Positive, Text
 from tta_bench.checked.parse import from_json
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, reason
 from tta_bench.models.names import hub_folder
 from tta_bench.models.packaged import Family, PackagedModel
 
@@ -92,14 +92,10 @@ def _cached(repository: str, revision: str) -> tuple[Path, ...]:
 
 
 def _cached_or_downloaded(repository: str, revision: str | None, *files: str) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
+    from tta_bench.models.weights import cached_file, refuse_missing_network
 
-    from tta_bench.models.weights import refuse_missing_network
-
-    for file in files:
-        found = try_to_load_from_cache(repository, file, revision=revision)
-        if isinstance(found, str):
-            return Path(found)
+    if found := cached_file(repository, files, revision):
+        return found
     what = f"{' or '.join(files)} of 'hf_hub:{repository}{f'@{revision}' if revision else ''}'"
     refuse_missing_network(what, ADVICE)
     return next((found for file in files if (found := _downloaded(repository, revision, file, what))), None)
@@ -115,12 +111,12 @@ def _downloaded(repository: str, revision: str | None, file: str, what: str) -> 
     except Exception as error:  # no such repository, no access, a broken transfer: the client raises many kinds
         if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):  # not offline
             return None
-        raise UserError(f"{what} cannot be loaded ({_first_line(error)}): {ADVICE}") from error
+        raise UserError(f"{what} cannot be loaded ({reason(error, 200)}): {ADVICE}") from error
 
 
 def trained(name: str, find: Find) -> nn.Module:
     """The network that a repository describes, with its weights; UserError if the two do not fit."""
-    from tta_bench.models.checkpoint import misfit
+    from tta_bench.models.checkpoint import fill
     from tta_bench.models.weights import read_state
 
     path = find(CONFIG)
@@ -131,11 +127,7 @@ def trained(name: str, find: Find) -> nn.Module:
     weights = find(*WEIGHTS)
     if weights is None:
         raise UserError(f"'{name}' has no weights: expected {' or '.join(WEIGHTS)} beside its {CONFIG}")
-    state = read_state(weights)
-    wrong = misfit(network, state)
-    if wrong:
-        raise UserError(f"{weights}: weights do not fit '{config.architecture}' of {CONFIG}: {wrong}")
-    network.load_state_dict(state)
+    fill(network, read_state(weights), weights, f"'{config.architecture}' of {CONFIG}")
     return network
 
 
@@ -185,8 +177,3 @@ def _create(config: Config, path: Path) -> nn.Module:
             f"{path}: input_size is {config.input_size[1]} pixels, but model_args make '{architecture}' take {size[0]}"
         )
     return network
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tta_bench import plugins
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, third_party
 from tta_bench.identity.code import code_hash
 from tta_bench.plugins import Group
 
@@ -87,17 +87,17 @@ def describe(name: str) -> PackagedModel:
         return found
     if not rest:
         raise UserError(f"'{name}' is a family of models: use --model {found.usage}")
-    picked = _call(name, partial(found.pick, rest))
-    if not isinstance(picked, PackagedModel):
-        raise _wrong(name, "a PackagedModel", picked)
+    with third_party(f"model '{name}' of {owner(name)} cannot be described"):
+        picked = found.pick(rest)
+    _require_described(name, picked, PackagedModel)
     return picked
 
 
 def entry(name: str) -> PackagedModel | Family:
     """What the entry point of this name describes."""
-    found = _call(name, installed().load_object(name))
-    if not isinstance(found, PackagedModel | Family):
-        raise _wrong(name, "a PackagedModel", found)
+    with third_party(f"model '{name}' of {owner(name)} cannot be described"):
+        found: PackagedModel | Family = installed().load_object(name)()
+    _require_described(name, found, (PackagedModel, Family))
     return found
 
 
@@ -106,17 +106,9 @@ def owner(name: str) -> str:
     return installed().owner(_entry_name(name))
 
 
-def _call(name: str, make: Callable[[], Any]) -> Any:
-    try:
-        return make()
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:  # third-party code may raise anything
-        raise UserError(f"model '{name}' of {owner(name)} cannot be described: {plugins.one_line(error)}") from error
-
-
-def _wrong(name: str, expected: str, found: object) -> UserError:
-    return UserError(f"model '{name}' of {owner(name)}: expected {expected}, got {type(found).__name__}")
+def _require_described(name: str, found: object, kind: type | tuple[type, ...]) -> None:
+    if not isinstance(found, kind):
+        raise UserError(f"model '{name}' of {owner(name)}: expected a PackagedModel, got {type(found).__name__}")
 
 
 def _entry_name(name: str) -> str:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tta_bench import registry
 from tta_bench.data.images import ImageSet
-from tta_bench.data.loading import batches, default_workers
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.models.source import SourceModel
-from tta_bench.models.train import Fresh, Progress, refuse_unfit
+from tta_bench.models.train import Fresh, Target, accuracy_of, labelled, refuse_bad_output, shuffled
 
 HEADER = "tta_bench_prompts"
 
@@ -45,10 +42,10 @@ def trainers() -> dict[str, Callable[..., PromptTraining]]:
 
 def choose(asked: str) -> str:
     """The method to train prompts for: the one that was asked for, or the only one."""
-    there = sorted(trainers())
-    if asked in there or (not asked and len(there) == 1):
-        return asked or there[0]
-    names = ", ".join(there) or "none is installed"
+    known = sorted(trainers())
+    if asked in known or (not asked and len(known) == 1):
+        return asked or known[0]
+    names = ", ".join(known) or "none is installed"
     raise UserError(f"--prompts {asked}: expected a method that trains prompts: {names}")
 
 
@@ -57,29 +54,27 @@ def train_prompts(
     source: SourceModel,
     train: Fresh,
     test: ImageSet,
-    out: Path,
+    target: Target,
     *,
     epochs: int,
     batch_size: int,
     seed: int,
-    device: torch.device,
     command: str,
-    progress: Progress,
 ) -> float:
     """Train prompts with a source model that stays as it is, save them, and return accuracy on `test`."""
-    refuse_unfit(out)
+    refuse_bad_output(target.out)
+    device = target.device
     steps = epochs * math.ceil(len(train(0).ids) / batch_size)
     training = trainers()[method](source.fresh(device), num_classes=source.num_classes, steps=steps, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     for epoch in range(epochs):
         images = train(epoch)
-        order = torch.randperm(len(images.ids), generator=generator).split(batch_size)
-        for chosen, batch in _labelled(images, [part.numpy() for part in order], device):
-            loss = training.step(batch, chosen)
-        progress(epoch + 1, epochs, loss)
-    accuracy = _accuracy(training, test, device)
+        for labels, batch in labelled(images, shuffled(images, batch_size, generator), device):
+            loss = training.step(batch, labels)
+        target.progress(epoch + 1, epochs, loss)
+    accuracy = accuracy_of(training.predict, test, device)
     note = {"method": method, "model": source.name, "weights": source.weights_hash, "command": command}
-    _save(training.tensors(), {**note, "accuracy": round(accuracy, 4)}, out)
+    _save(training.tensors(), {**note, "accuracy": round(accuracy, 4)}, target.out)
     return accuracy
 
 
@@ -88,21 +83,6 @@ def _class(name: str) -> Any:
         return registry.installed().load(name)
     except UserError:  # another method's trouble
         return None
-
-
-def _labelled(images: ImageSet, order: list[Any], device: torch.device) -> Any:
-    labels = np.asarray(images.labels)
-    with closing(batches(images, order, device, workers=default_workers(images))) as stream:
-        for chosen, batch in zip(order, stream, strict=True):
-            yield torch.from_numpy(labels[chosen]).to(device), batch
-
-
-def _accuracy(training: PromptTraining, test: ImageSet, device: torch.device) -> float:
-    positions = np.arange(len(test.ids))
-    hits = 0
-    for labels, images in _labelled(test, [positions[i : i + 128] for i in range(0, len(positions), 128)], device):
-        hits += int((training.predict(images).argmax(1) == labels).sum())
-    return hits / len(positions)
 
 
 def _save(tensors: dict[str, Tensor], note: dict[str, Any], out: Path) -> None:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from tta_bench.models.names import without_path
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedModel:
     """One model with its weights for one dataset."""
 
     model: str  # as in --model, without a file
@@ -29,25 +31,14 @@ class Published:
 
 
 @cache
-def table() -> tuple[Published, ...]:
+def table() -> tuple[PublishedModel, ...]:
     """All rows, in the file's order."""
     with Path(__file__).with_name("published.csv").open(newline="") as file:
-        return tuple(
-            Published(
-                row["model"],
-                row["data"],
-                row["kind"],
-                int(row["classes"]),
-                int(row["pixels"]),
-                float(row["clean"]) if row["clean"] else None,
-                row["licence"],
-                row["weights"],
-            )
-            for row in csv.DictReader(file)
-        )
+        lines = [{**line, "clean": line["clean"] or None} for line in csv.DictReader(file)]
+    return msgspec.convert(lines, tuple[PublishedModel, ...], strict=False)
 
 
-def rows(name: str, kind: str) -> list[Published]:
+def rows(name: str, kind: str) -> list[PublishedModel]:
     """What is published about a model on this kind of data: one row for each number of classes."""
     model = without_path(name).partition("@")[0]
     return [row for row in table() if (row.model, row.kind) == (model, kind)]

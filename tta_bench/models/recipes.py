@@ -20,7 +20,7 @@ from tta_bench.errors import UserError
 from tta_bench.models import checkpoint, prompts
 from tta_bench.models import source as models
 from tta_bench.models.stacking import Stage, fit_stacked
-from tta_bench.models.train import Fresh, Progress, Recipe, fit, refuse_unfit
+from tta_bench.models.train import Fresh, Recipe, Target, fit, refuse_bad_output
 
 # 12 blocks, because SAR and DPAL leave blocks 9-11 alone; 64 wide, so that the file stays below 3 MB.
 DIGITS_VIT: dict[str, Any] = {
@@ -66,29 +66,24 @@ class WholeOfficeHome(OfficeHome):
             raise UserError(f"{where}: {complaint} (a source model is trained on a whole domain)")
 
 
-def train_digits(out: Path, recipe: Recipe, device: torch.device, progress: Progress, *, fresh: bool = False) -> float:
+def train_digits(recipe: Recipe, target: Target) -> float:
     """Train the embedded suites' model on the clean train split; accuracy is on the clean test split."""
     train, test, command = digits.clean("train"), digits.clean("test"), _command("digits", recipe.seed, recipe.epochs)
-    return fit(DIGITS_NOTE, train, test, recipe, out, device=device, command=command, fresh=fresh, progress=progress)
+    return fit(DIGITS_NOTE, train, test, recipe, target, command=command)
 
 
-def train_digit_pairs(
-    out: Path, recipe: Recipe, device: torch.device, progress: Progress, *, fresh: bool = False
-) -> float:
+def train_digit_pairs(recipe: Recipe, target: Target) -> float:
     """Train the digit-pairs suites' model; accuracy is on drawings of digits that it has not seen."""
-    refuse_unfit(out)
+    refuse_bad_output(target.out)
     return fit_stacked(
         DIGIT_PAIRS_NOTE,
         DIGIT_PAIRS_STAGES,
         lambda blocks, epoch: digit_pairs.Drawings(f"train/{blocks}/{epoch}", "train", DIGIT_PAIRS_EPOCH),
         digit_pairs.Drawings("clean", "test", DIGIT_PAIRS_TEST),
         recipe,
-        out,
-        device=device,
+        target,
         command=_command("digit-pairs", recipe.seed, recipe.epochs),
         loss=_pair_loss,
-        fresh=fresh,
-        progress=progress,
     )
 
 
@@ -99,21 +94,11 @@ def _pair_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return F.nll_loss(pairs.flatten(1), labels) + F.nll_loss(left, labels // 10) + F.nll_loss(right, labels % 10)
 
 
-def train_office_home(
-    domain: str,
-    root: Path | None,
-    base: str,
-    out: Path,
-    recipe: Recipe,
-    device: torch.device,
-    progress: Progress,
-    *,
-    fresh: bool = False,
-) -> float:
+def train_office_home(domain: str, root: Path | None, base: str, recipe: Recipe, target: Target) -> float:
     """Fine-tune a model with a new head on nine tenths of a domain; accuracy is on the last tenth."""
     dataset = WholeOfficeHome(root)
     dataset.domain(domain)  # refuse bad data before weights are loaded, which may need a download
-    refuse_unfit(out)
+    refuse_bad_output(target.out)
     source = models.load(base)
     if not source.architecture:
         raise UserError(f"--model {base}: comes from a package, but checkpoints can describe timm models only")
@@ -125,9 +110,7 @@ def train_office_home(
     network.requires_grad_(True)
     note = checkpoint.Note({**source.architecture, "num_classes": CLASSES}, source.mean, source.std)
     command = _command("office-home", recipe.seed, recipe.epochs, "--domain", domain, "--model", base)
-    return fit(
-        note, train, test, recipe, out, device=device, command=command, model=network, fresh=fresh, progress=progress
-    )
+    return fit(note, train, test, recipe, target, command=command, model=network)
 
 
 def _office_home_split(images: FolderImages, domain: str) -> tuple[ImageSet, ImageSet]:
@@ -143,16 +126,14 @@ def train_prompts(
     root: Path | None,
     model: str | None,
     method: str,
-    out: Path,
+    target: Target,
     *,
     epochs: int | None,
     seed: int,
-    device: torch.device,
-    progress: Progress,
 ) -> float:
     """Train a method's prompts with a source model, on the images that this model was trained on."""
     epochs = epochs or PROMPT_EPOCHS[data]
-    refuse_unfit(out)
+    refuse_bad_output(target.out)
     name = model or (f"{data}-vit" if domain is None else str(office_home_out(root, domain)))
     source = models.load(name)
     train: ImageSet | Fresh
@@ -170,13 +151,11 @@ def train_prompts(
         source,
         train if callable(train) else lambda epoch: train,
         test,
-        out,
+        target,
         epochs=epochs,
         batch_size=PROMPT_BATCH,
         seed=seed,
-        device=device,
         command=_command(data, seed, epochs, *more),
-        progress=progress,
     )
 
 

@@ -67,7 +67,7 @@ def _pick(rest: str) -> PackagedModel:
 
 def _trained(name: str, path: Path) -> nn.Module:
     from tta_bench.models import cifar_nets
-    from tta_bench.models.checkpoint import misfit
+    from tta_bench.models.checkpoint import fill
     from tta_bench.models.weights import read_state, refuse_unreadable
 
     refuse_unreadable(path)
@@ -76,10 +76,7 @@ def _trained(name: str, path: Path) -> nn.Module:
     head = state.get(f"{kind.classifier}.weight")
     make: Any = getattr(cifar_nets, kind.network)
     network: nn.Module = make(**kind.sizes, **({} if head is None else {"num_classes": len(head)}))
-    wrong = misfit(network, state)
-    if wrong:
-        raise UserError(f"{path}: weights do not fit 'robustbench:{name}': {wrong}")
-    network.load_state_dict(state)
+    fill(network, state, path, f"'robustbench:{name}'")
     return network
 
 

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tta_bench import plugins
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, third_party
 from tta_bench.models import checkpoint, packaged, weights
 from tta_bench.models.names import SUFFIXES, without_path
 from tta_bench.models.packaged import PackagedModel
@@ -109,7 +108,7 @@ def load(name: str) -> SourceModel:
     if has_file:
         return _from_timm(architecture, weights.from_file(architecture, Path(file).expanduser()))
     if name.endswith(SUFFIXES):
-        return _from_own_file(name, Path(name).expanduser())
+        return _from_own_file(Path(name).expanduser())
     return _from_timm(name, weights.from_hub(name))
 
 
@@ -129,12 +128,8 @@ def refuse_ambiguous(name: str) -> None:
 def _from_package(name: str) -> SourceModel:
     """A model behind an entry point; any exception becomes a one-line UserError."""
     described, owner = packaged.describe(name), packaged.owner(name)
-    try:
+    with third_party(f"model '{name}' of {owner} cannot be built"):
         network = described.build()
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise UserError(f"model '{name}' of {owner} cannot be built: {plugins.one_line(error)}") from error
     if not isinstance(network, nn.Module):
         raise UserError(f"model '{name}' of {owner}: build() returned {type(network).__name__}, expected an nn.Module")
     if not isinstance(described.num_classes or getattr(network, "num_classes", None), int):
@@ -142,43 +137,16 @@ def _from_package(name: str) -> SourceModel:
     return _ready(name, network, described)
 
 
-def _from_own_file(name: str, path: Path) -> SourceModel:
+def _from_own_file(path: Path) -> SourceModel:
     weights.refuse_unreadable(path)
     hint = f"name its timm model: --model vit_base_patch16_224.augreg_in21k_ft_in1k={path}"
     if path.suffix != ".safetensors":
         raise UserError(f"{path}: holds weights but no architecture; {hint}")
-    if not _has_note(path):
-        raise UserError(
-            f"{path}: has no '{checkpoint.HEADER}' note in its header, so its architecture is unknown; {hint}"
-        )
-    return _from_checkpoint(path.name, path)  # its folder changes no result, so it is not part of the name
-
-
-def _has_note(path: Path) -> bool:
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(path, framework="pt") as file:
-            return checkpoint.HEADER in (file.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: not a readable safetensors file ({error})") from error
-
-
-def _from_checkpoint(name: str, path: Path) -> SourceModel:
-    state, note = checkpoint.load(path)
-    try:
-        network = checkpoint.build(note)
-    except Exception as error:  # timm does not check names and sizes: anything may fail
-        line = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"{path}: the architecture in its header cannot be built ({type(error).__name__}: {line}); "
-            f"if it is a timm model, use --model NAME={path}"
-        ) from error
-    wrong = checkpoint.misfit(network, state)
-    if wrong:
-        raise UserError(f"{path}: weights do not fit the architecture in its header: {wrong}")
-    network.load_state_dict(state)
-    return _ready(name, network, note)
+        network, note = checkpoint.restore(path)
+    except checkpoint.NoNote as error:
+        raise UserError(f"{error}; {hint}") from error
+    return _ready(path.name, network, note)  # its folder changes no result, so it is not part of the name
 
 
 def _from_timm(name: str, network: nn.Module) -> SourceModel:

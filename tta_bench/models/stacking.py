@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from tta_bench.data.images import ImageSet
 from tta_bench.errors import UserError
 from tta_bench.models import checkpoint
-from tta_bench.models.train import Loss, Progress, Recipe, fit
+from tta_bench.models.train import Loss, Recipe, Target, fit
 
 
 @dataclass(frozen=True)
@@ -37,13 +36,10 @@ def fit_stacked(
     train: Callable[[int, int], ImageSet],
     test: ImageSet,
     recipe: Recipe,
-    out: Path,
+    target: Target,
     *,
-    device: torch.device,
     command: str,
     loss: Loss,
-    fresh: bool = False,
-    progress: Progress = lambda done, total, loss: None,
 ) -> float:
     """Train stage after stage on `train(blocks, epoch)`, save the last, and return its accuracy on `test`.
 
@@ -51,34 +47,30 @@ def fit_stacked(
     """
     if recipe.epochs < len(stages):
         raise UserError(f"--epochs {recipe.epochs}: this model is trained in {len(stages)} stages of an epoch or more")
+    out = target.out
     epochs = [max(1, round(stage.share * recipe.epochs)) for stage in stages[:-1]]
     epochs.append(recipe.epochs - sum(epochs))
-    model, accuracy, before = None, 0.0, 0
+    model, accuracy = None, 0.0
     parts = [out.with_suffix(f".{stage.blocks}.safetensors") for stage in stages[:-1]]
-    for stage, count, path in zip(stages, epochs, [*parts, out], strict=True):
-        start = before
+    for number, (stage, path) in enumerate(zip(stages, [*parts, out], strict=True)):
 
-        def tell(done: int, total: int, loss: float, start: int = start) -> None:
-            progress(start + done, sum(epochs), loss)
+        def progress(done: int, total: int, loss: float, before: int = sum(epochs[:number])) -> None:
+            target.progress(before + done, sum(epochs), loss)
 
-        kept = None if fresh or path == out else _finished(path, command)
+        kept = None if target.fresh or path == out else _finished(path, command)
         if kept is None:
             accuracy = fit(
                 replace(note, architecture={**note.architecture, "depth": stage.blocks}),
                 partial(train, stage.blocks),
                 test,
-                replace(recipe, epochs=count, lr=stage.rate * recipe.lr),
-                path,
-                device=device,
+                replace(recipe, epochs=epochs[number], lr=stage.rate * recipe.lr),
+                replace(target, out=path, progress=progress),
                 command=command,
                 loss=loss,
                 model=None if model is None else doubled(model),
-                fresh=fresh,
-                progress=tell,
             )
             kept = None if path == out else _finished(path, command)
         model = kept
-        before += count
     for path in parts:
         path.unlink(missing_ok=True)
     return accuracy
@@ -100,9 +92,5 @@ def _finished(path: Path, command: str) -> nn.Module | None:
     """The model of a stage, if this training has finished it."""
     if not path.exists():
         return None
-    weights, note = checkpoint.load(path)
-    if note.made_by.get("command") != command:
-        return None
-    network = checkpoint.build(note)
-    network.load_state_dict(weights)
-    return network
+    network, note = checkpoint.restore(path)
+    return network if note.made_by.get("command") == command else None

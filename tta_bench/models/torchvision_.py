@@ -9,7 +9,6 @@ torchvision puts the start of a file's sha256 into its name; a file that differs
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from functools import partial
@@ -17,7 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, did_you_mean, reason
+from tta_bench.files import checksum
 from tta_bench.models.packaged import Family, PackagedModel
 
 if TYPE_CHECKING:
@@ -30,11 +30,12 @@ TWO_HEADED = ("googlenet", "inception_v3")  # built otherwise when their weights
 def family() -> Family:
     """The family of the entry point `tv`."""
     return Family(
-        _pick, "tv:NAME[.WEIGHTS][=FILE]", "a torchvision model, its weights from torch's cache or by download"
+        pick, "tv:NAME[.WEIGHTS][=FILE]", "a torchvision model, its weights from torch's cache or by download"
     )
 
 
-def _pick(rest: str) -> PackagedModel:
+def pick(rest: str) -> PackagedModel:
+    """The model behind what follows `tv:`."""
     chosen, _, file = rest.partition("=")
     name, _, weights = chosen.partition(".")
     path = Path(file).expanduser() if file else None
@@ -59,7 +60,7 @@ def _cache() -> Path:
 
 
 def _trained(name: str, weights: str, path: Path | None) -> nn.Module:
-    from tta_bench.models.checkpoint import misfit
+    from tta_bench.models.checkpoint import fill
     from tta_bench.models.weights import read_state, refuse_unreadable
 
     entry = _entry(name, weights, path)
@@ -72,10 +73,7 @@ def _trained(name: str, weights: str, path: Path | None) -> nn.Module:
     rows = state.get(f"{head}.weight")
     if rows is not None and len(rows) != len(entry.meta["categories"]):
         network = _create(name, num_classes=len(rows))
-    wrong = misfit(network, state)
-    if wrong:
-        raise UserError(f"{path}: weights do not fit 'tv:{name}': {wrong}")
-    network.load_state_dict(state)
+    fill(network, state, path, f"'tv:{name}'")
     _describe(network, entry, len(rows) if rows is not None else len(entry.meta["categories"]))
     return network
 
@@ -148,8 +146,7 @@ def _downloaded(name: str, entry: Any) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         hub.download_url_to_file(entry.url, str(path), found[1] if found else None, progress=False)
     except Exception as error:  # no such address, a broken transfer, another checksum, a full disk
-        line = " ".join(str(error).split())[:200]
-        raise UserError(f"{what} cannot be loaded ({type(error).__name__}: {line}): {advice}") from error
+        raise UserError(f"{what} cannot be loaded ({reason(error, 200)}): {advice}") from error
     return path
 
 
@@ -158,12 +155,9 @@ def _refuse_damaged(path: Path) -> None:
     found = HASHED.search(path.name)
     if found is None:
         return
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    if not digest.hexdigest().startswith(found[1]):
+    digest = checksum(path)
+    if not digest.startswith(found[1]):
         raise UserError(
-            f"{path}: its sha256 starts with {digest.hexdigest()[: len(found[1])]}, its name says {found[1]}: "
+            f"{path}: its sha256 starts with {digest[: len(found[1])]}, its name says {found[1]}: "
             f"the file is damaged or renamed; delete it and download it again"
         )

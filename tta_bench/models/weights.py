@@ -10,7 +10,7 @@ import os
 import pickle
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import torch
 from torch import Tensor, nn
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, did_you_mean, reason
 from tta_bench.models import packaged
-from tta_bench.models.checkpoint import misfit
+from tta_bench.models.checkpoint import fill
 from tta_bench.models.names import SUFFIXES
 from tta_bench.models.packaged import Family
 
@@ -41,27 +41,26 @@ def from_hub(name: str) -> nn.Module:
         overlay = {"file": str(cached)} if cached else None
         network: nn.Module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
     except Exception as error:  # no such tag, a damaged cache: timm and its hub raise many kinds
-        line = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"weights of '{name}' cannot be loaded ({type(error).__name__}: {line}): {_advice(name)}"
-        ) from error
+        raise UserError(f"weights of '{name}' cannot be loaded ({reason(error, 200)}): {_advice(name)}") from error
     return network
 
 
 def _cached_weights(name: str) -> Path | None:
     """The file of a tag's weights in the Hugging Face cache, as timm would choose it."""
-    from huggingface_hub import try_to_load_from_cache
-
     config = _config(name)
     repository, _, revision = str(getattr(config, "hf_hub_id", None) or "").partition("@")
     if not repository:
         return None
     file = config.hf_hub_filename or "pytorch_model.bin"
-    for choice in (file.replace("pytorch_model.bin", "model.safetensors"), file):
-        found = try_to_load_from_cache(repository, choice, revision=revision or None)
-        if isinstance(found, str):
-            return Path(found)
-    return None
+    return cached_file(repository, (file.replace("pytorch_model.bin", "model.safetensors"), file), revision or None)
+
+
+def cached_file(repository: str, files: Sequence[str], revision: str | None) -> Path | None:
+    """The first of these files of a repository that the Hugging Face cache has."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = (try_to_load_from_cache(repository, file, revision=revision) for file in files)
+    return next((Path(path) for path in found if isinstance(path, str)), None)
 
 
 def refuse_missing_network(what: str, advice: str, server: str | None = None) -> None:
@@ -125,10 +124,7 @@ def _from_state(name: str, path: Path) -> nn.Module:
     state = read_state(path)
     head = state.get(f"{_head_name(name)}.weight")
     network = create(name) if head is None else create(name, num_classes=len(head))
-    wrong = misfit(network, state)
-    if wrong:
-        raise UserError(f"{path}: weights do not fit '{name}': {wrong}")
-    network.load_state_dict(state)
+    fill(network, state, path, f"'{name}'")
     return network
 
 
@@ -154,7 +150,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
             f"{path}: holds more than weights, and its code is not run: save the model's state_dict() instead"
         ) from error
     except Exception as error:  # torch raises many kinds on broken files
-        raise UserError(f"{path}: not a readable torch file ({' '.join(str(error).split())[:200]})") from error
+        raise UserError(f"{path}: not a readable torch file ({reason(error, 200)})") from error
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
@@ -181,8 +177,7 @@ def _from_npz(name: str, path: Path) -> nn.Module:
     try:
         load(str(path))
     except Exception as error:  # another width or patch size: timm does not check, so anything may fail
-        line = " ".join(str(error).split())[:200]
-        raise UserError(f"{path}: weights do not fit '{name}' ({type(error).__name__}: {line})") from error
+        raise UserError(f"{path}: weights do not fit '{name}' ({reason(error, 200)})") from error
     unfilled = [key for key, parameter in network.named_parameters() if parameter.isnan().any()]
     if unfilled:
         raise UserError(f"{path}: has no weights for {', '.join(unfilled[:3])} of '{name}'")
@@ -200,7 +195,7 @@ def _npz_shape(path: Path) -> tuple[int, int]:
             if heads and blocks:
                 return content[heads[0]].shape[-1], len(blocks)
     except Exception as error:  # no zip, a cut off zip, pickled content
-        raise UserError(f"{path}: not a readable .npz ({' '.join(str(error).split())[:200]})") from error
+        raise UserError(f"{path}: not a readable .npz ({reason(error, 200)})") from error
     raise UserError(f"{path}: not an AugReg .npz with a head (expected head/bias and Transformer/encoderblock_0/…)")
 
 
@@ -211,7 +206,7 @@ def create(name: str, **changes: Any) -> nn.Module:
     try:
         network: nn.Module = timm.create_model(name, pretrained=False, **changes)
     except (RuntimeError, TypeError) as error:  # a tag that does not exist, a model without classes
-        raise UserError(f"model '{name}' cannot be built: {' '.join(str(error).split())[:200]}") from error
+        raise UserError(f"model '{name}' cannot be built: {reason(error, 200)}") from error
     return network
 
 

@@ -1,1 +1,1 @@
-"""Run folders as single files: written by `pack.py`, checked and unpacked by `unpack.py`, found by `places.py`."""
+"""Run folders as single files: written by `pack.py`, checked and unpacked by `unpack.py`, found by `address.py`."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,12 +12,11 @@ from torch import Tensor
 
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
-from tta_bench.errors import CellFailed, UserError
+from tta_bench.errors import CellFailed, UserError, third_party
 from tta_bench.runs.answers import answer_of
 from tta_bench.runs.host import Work
 from tta_bench.runs.session import Session
 
-T = TypeVar("T")
 BATCH = 2  # images: enough to see shapes, few enough for a large model on a CPU
 BATCHES = 2  # the second shows what the first update broke
 
@@ -32,9 +30,11 @@ def try_out(work: Work, session: Session) -> int:
     if source is not None:
         sample = np.arange(min(BATCH, len(source.ids)))
         labels = [torch.from_numpy(source.labels[sample]).to(setup.device)]
-        _call("prepare", lambda: session.prepare(_read(source, [sample], work), labels))
+        with third_party("prepare failed"):
+            session.prepare(_read(source, [sample], work), labels)
     for indices, batch in zip(order, _read(stream.images, order, work), strict=True):
-        logits = _call("adapt", lambda batch=batch: session.adapt(batch))  # type: ignore[misc]
+        with third_party("adapt failed"):
+            logits = session.adapt(batch)
         try:
             answer_of(logits, len(indices), setup.num_classes, after=images)
         except CellFailed as error:
@@ -46,12 +46,3 @@ def try_out(work: Work, session: Session) -> int:
 def _read(images: ImageSet, order: Sequence[NDArray[np.int64]], work: Work) -> list[Tensor]:
     with closing(loading.batches(images, order, work.setup.device)) as batches:
         return [batch.clone() for batch in batches]
-
-
-def _call(step: str, do: Callable[[], T]) -> T:
-    """Call a method's code; any exception becomes a one-line UserError."""
-    try:
-        return do()
-    except (Exception, SystemExit) as error:  # third-party code may raise anything
-        line = " ".join(str(error).split()) or "no message"
-        raise UserError(f"{step} raised {type(error).__name__}: {line}") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
 from tta_bench.notes import Note
-from tta_bench.packed.places import Place
+from tta_bench.packed.address import Address
 from tta_bench.records.record import Record
 from tta_bench.report import choose
 from tta_bench.report.column import Column, Line, at
@@ -39,7 +39,7 @@ IMAGE = {
 }
 
 
-def frame(folder: Place, *more: Place, metrics: Sequence[str] = (), **where: object) -> pd.DataFrame:
+def frame(folder: Address, *more: Address, metrics: Sequence[str] = (), **where: object) -> pd.DataFrame:
     """The cells of runs, one row per cell and task; `accuracy` and `top5` in percent, `ece` in [0, 1].
 
     A run is a folder, a packed file or the web address of one.
@@ -58,7 +58,7 @@ def frame(folder: Place, *more: Place, metrics: Sequence[str] = (), **where: obj
     return cells_frame(cells, [*notes, *problems], columns)
 
 
-def predictions(folder: Place, *more: Place, **where: object) -> pd.DataFrame:
+def predictions(folder: Address, *more: Address, **where: object) -> pd.DataFrame:
     """What finished cells predicted, one row per image in the order of the stream.
 
     `where` says which cells to read, with the keys of `tta-bench report --where` and one value or several:
@@ -118,7 +118,7 @@ def predictions_frame(cells: Sequence[Cell], runs: Runs) -> pd.DataFrame | None:
     return made
 
 
-def _open(*folders: Place) -> Runs:
+def _open(*folders: Address) -> Runs:
     runs = Runs(folders)
     if not runs.records:
         raise UserError(f"{folders[0]}: no records: run `tta-bench run` first")

@@ -16,10 +16,10 @@ from typing import Any, Literal
 import numpy as np
 
 from tta_bench import plugins
-from tta_bench.errors import UserError, some
+from tta_bench.errors import UserError, reason, some
 from tta_bench.measure import confidence
 from tta_bench.notes import Note, warning
-from tta_bench.plugins import Group, one_line
+from tta_bench.plugins import Group
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.report.column import Column, Line
@@ -101,7 +101,7 @@ def _computed(metric: Metric, records: Sequence[Record], runs: Runs) -> tuple[Va
         except UserError:  # of damaged predictions
             raise
         except (Exception, SystemExit) as error:  # third-party code may raise anything
-            problems[f"{record.label} on {record.cell.name}, seed {record.cell.seed}"] = one_line(error)
+            problems[f"{record.label} on {record.cell.name}, seed {record.cell.seed}"] = reason(error)
     return values, problems
 
 

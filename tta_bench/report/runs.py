@@ -13,7 +13,7 @@ from tta_bench.errors import UserError
 from tta_bench.measure.collapse import WINDOW
 from tta_bench.measure.metrics import contradiction
 from tta_bench.notes import Note, warning
-from tta_bench.packed.places import Place, run_folder
+from tta_bench.packed.address import Address, run_folder
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.reading import REDO
@@ -39,8 +39,8 @@ class Runs:
     A cell that is in several folders counts once; the same cell with other results is refused.
     """
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.stores = [Store.open(run_folder(place)) for place in places]
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        self.stores = [Store.open(run_folder(address)) for address in addresses]
         found = _each_once([(record, store) for store in self.stores for record in store.records()])
         self.records = [record for record, _ in found]
         self._home = {id(record.cell): (record, store) for record, store in found}  # a key takes long to make

@@ -110,7 +110,7 @@ class Binder:
             seed_is_set="seed" in spec.settings,
             live=spec.live,
         )
-        return Work(spec.label, cell, setup, stream, source, self.site.workers, self.prepared)
+        return Work(spec.label, cell, setup, stream, source, self.site.readers, self.prepared)
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""
@@ -222,7 +222,7 @@ class Binder:
             cast(FileImages, images),
             self.site.cache,
             name,
-            workers=self.site.workers,
+            workers=self.site.readers,
             on_progress=lambda done, total: self.on_cache(task, done, total),
         )
 

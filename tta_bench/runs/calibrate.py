@@ -32,7 +32,7 @@ def calibrate(spec: CellSpec, place: Binder, images: int, on_measured: OnMeasure
         point = Point(corruption, severity, corruption, 0)
         shown = ChangingImages(clean, rows, [point], np.zeros(len(rows), np.int64), view)
         order = np.split(np.arange(len(rows)), range(spec.batch_size, len(rows), spec.batch_size))
-        with torch.no_grad(), closing(read(shown, order, place.device, place.site.workers)) as batches:
+        with torch.no_grad(), closing(read(shown, order, place.device, place.site.readers)) as batches:
             found = torch.cat([session.model(batch).argmax(1).cpu() for batch in batches])
         return float((found.numpy() == shown.labels).mean())
 

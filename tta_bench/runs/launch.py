@@ -11,12 +11,13 @@ from tta_bench.errors import require
 from tta_bench.records import output
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.listing import Watcher, finished, run_specs
+from tta_bench.runs.options import RUNS, RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import CellSpec, row_of, specs
+from tta_bench.runs.tuned import with_tuned
 from tta_bench.runs.workers import Workers
-from tta_bench.suites.suite import Suite
+from tta_bench.suites.suite import Suite, load
 
 if TYPE_CHECKING:
     from tta_bench.runs.bind import Binder
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 class Launch:
     """A run that is ready to start: all checks have passed."""
 
+    suite: Suite
     requests: list[CellSpec]
     site: Site
     store: Store
@@ -38,41 +40,40 @@ class Launch:
         return run_specs(self.requests, self.site, self.store, watcher, self.place)
 
 
+def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
+    """The suite, the options with tuned settings, and by label a sentence on how those were chosen."""
+    suite = load(options.suite) if isinstance(options.suite, str) else options.suite
+    return suite, *with_tuned(options, suite)
+
+
 def launch(
-    suite: Suite,
-    choices: Choices,
-    site: Site,
-    folder: Path,
-    *,
+    options: RunOptions,
     command: list[str],
-    fresh: bool = False,
     check: Callable[[list[CellSpec], Site], Binder | None] | None = None,
 ) -> Launch:
-    """Check a run and create its folder; with `fresh`, an old folder is moved aside first.
+    """Check a run and create its folder; for a fresh start, an old folder is moved aside first.
 
     `check` refuses wrong data, weights or settings; by default this process does so, and keeps what it has loaded.
     """
-    requests = specs(suite, choices)
+    suite, options, chosen = resolve(options)
+    requests, site = specs(suite, options), options.site
+    folder = Path(options.out or RUNS / suite.name)
     place = None
     damaged: list[Path] = []
-    if fresh:
+    if options.fresh:
         output.refuse_other_files(folder)
         Store(folder).refuse_running()
     else:
         output.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
-    if fresh or len(finished(requests, site, Store(folder))) < len(requests):
+    if options.fresh or len(finished(requests, site, Store(folder))) < len(requests):
         place = (check or _checked)(requests, site)  # before an old folder is moved, or a new one made
-    old = Store(folder).set_aside() if fresh else None
+    old = Store(folder).set_aside() if options.fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
-    store.note_command(command, choices.tasks or suite.tasks, labels, shown_as(choices, suite))
-    return Launch(requests, site, store, place, old, damaged)
-
-
-def shown_as(choices: Choices, suite: Suite) -> dict[str, str]:
-    """How settings were chosen, by the label that tables show."""
-    return {row_of(label, suite, choices).label: said for label, said in choices.chosen.items()}
+    said = {row_of(label, suite, options).label: sentence for label, sentence in chosen.items()}
+    store.note_command(command, options.tasks or suite.tasks, labels, said)
+    return Launch(suite, requests, site, store, place, old, damaged)
 
 
 def _checked(requests: list[CellSpec], site: Site) -> Binder:

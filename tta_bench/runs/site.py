@@ -5,11 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tta_bench.checked import readers as read
+from tta_bench.checked.options import option, read_all
 from tta_bench.errors import UserError
+
+_READERS = "processes that read images (default: one per core, if images are on disk)"
+_CACHE = "cache decoded images here, so that later methods load faster"
+_DATA_ROOT = "folder that holds the datasets (default: {default}; $TTA_BENCH_DATA changes it)"
+_TIME_LIMIT = (
+    "longest time for one cell, as 90s, 30m or 2h "
+    "(default: 50 times Source's, at least 10 minutes; more for expensive methods)"
+)
+_IN_PROCESS = (
+    "adapt in the process that scores instead of in a worker of its own: for debuggers, without isolation (or "
+    "$TTA_BENCH_IN_PROCESS)"
+)
 
 
 def data_root(given: str | Path | None = None) -> Path:
@@ -22,24 +36,31 @@ def data_root(given: str | Path | None = None) -> Path:
     return user_cache_path("tta-bench", appauthor=False) / "data"
 
 
-@dataclass(frozen=True)
-class Site:
-    """Where cells run."""
+def _in_process() -> bool:
+    return bool(os.environ.get("TTA_BENCH_IN_PROCESS"))
 
-    data_root: Path | None = None
-    cache: Path | None = None
-    workers: int | None = None  # processes that read images; None: as many as help
-    device: str = "auto"
-    time_limit: float | None = None  # seconds for a cell; None: a multiple of Source's time
-    in_process: bool = field(default_factory=lambda: bool(os.environ.get("TTA_BENCH_IN_PROCESS")))  # for debuggers
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where cells run. Each field is an option of `run`, and none of them can change a result."""
+
+    device: str = option(
+        "auto", "auto, cpu, cuda, cuda:N or mps (default: auto, a GPU if there is one)", metavar="NAME"
+    )
+    readers: int | None = option(None, _READERS, read.whole, metavar="N")
+    cache: Path | None = option(None, _CACHE, read.path, metavar="DIR")
+    data_root: Path | None = option(data_root, _DATA_ROOT, read.path, metavar="DIR")
+    time_limit: float | None = option(None, _TIME_LIMIT, read.seconds, metavar="2h")  # in seconds
+    in_process: bool = option(_in_process, _IN_PROCESS, read.flag)
 
     def to_json(self) -> dict[str, Any]:
         return {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Site:
-        paths = {key: Path(content[key]) for key in ("data_root", "cache") if content.get(key)}
-        return cls(**{**content, **paths})
+        site = cls(**content)
+        read_all(site)
+        return site
 
     def device_stamp(self) -> str:
         """A stamp that changes when another kind of device would be picked, as far as is known without torch."""

@@ -1,6 +1,6 @@
 """Requests for cells, as plain data. Needs no torch.
 
-specs(suite, choices)  ->  [CellSpec, …]     what a command requests
+specs(suite, options)  ->  [CellSpec, …]     what a command requests
 bind(spec, site)       ->  Work              the same with real weights and images (bind.py)
 """
 
@@ -15,11 +15,14 @@ from typing import Any
 
 from tta_bench import settings
 from tta_bench.checked import validate
-from tta_bench.errors import UserError
+from tta_bench.checked.options import part
 from tta_bench.models.names import findable
+from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 from tta_bench.records.record import Record
-from tta_bench.runs.choices import Choices, refuse_misnamed, settings_of
+from tta_bench.runs.clock import lives
+from tta_bench.runs.misnamed import refuse_misnamed, settings_of
+from tta_bench.runs.options import RunOptions
 from tta_bench.streams.scenarios import Scenario, scenario_of
 from tta_bench.suites.suite import Suite
 
@@ -76,38 +79,35 @@ class CellSpec:
         return spec
 
 
-def specs(suite: Suite, choices: Choices) -> list[CellSpec]:
+def specs(suite: Suite, options: RunOptions) -> list[CellSpec]:
     """All requested cells, stream by stream: a stream's methods follow each other, so its images are read once."""
-    return [spec for point in points(suite, choices) for spec in _specs(*point)]
+    return [spec for point in points(suite, options) for spec in _specs(*point)]
 
 
-def points(suite: Suite, choices: Choices) -> list[tuple[Suite, Choices]]:
-    """The suite and the choices at each value of its sweep; a value of the command line is the only one."""
-    refuse_misnamed(suite, choices)
-    size = choices.scenario.batch_size or choices.batch_size
-    given = {"batch_size": size, "limit": choices.limit, "stream_speed": choices.live or choices.waits or None}
+def points(suite: Suite, options: RunOptions) -> list[tuple[Suite, RunOptions]]:
+    """The suite and the options at each value of its sweep; a value of the command line is the only one."""
+    refuse_misnamed(suite, options)
+    fixed = {"batch_size": options.protocol.batch_size}
     for axis, values in (suite.sweep or {}).items():
-        if given.get(axis) is None:
-            return [_at(suite, choices, axis, value) for value in values]
-    return [(suite, choices)]
+        if (fixed.get(axis) or getattr(options, axis, None)) is None:
+            return [_at(suite, options, axis, value) for value in values]
+    return [(suite, options)]
 
 
-def _at(suite: Suite, choices: Choices, axis: str, value: float) -> tuple[Suite, Choices]:
-    if axis == "stream_speed":
-        return suite, replace(choices, live=Live(value) if value else None)
+def _at(suite: Suite, options: RunOptions, axis: str, value: float) -> tuple[Suite, RunOptions]:
+    given: dict[str, Any] = {axis: int(value) if value == int(value) else value}
     if axis == "severity":
-        return replace(suite, data={**suite.data, "severity": int(value)}), choices
-    if axis == "batch_size":
-        return suite, replace(choices, batch_size=int(value))
-    return suite, replace(choices, limit=int(value))
+        return replace(suite, data={**suite.data, **given}), options
+    return suite, replace(options, **given)
 
 
-def _specs(suite: Suite, choices: Choices) -> list[CellSpec]:
-    rows = [row_of(label, suite, choices) for label in choices.methods or tuple(suite.methods)]
+def _specs(suite: Suite, options: RunOptions) -> list[CellSpec]:
+    rows = [row_of(label, suite, options) for label in options.methods or suite.methods]
+    live = lives(suite, options, rows)
     return [
-        spec_of(suite, choices, row, tasks, seed)
-        for tasks in choices.scenario.groups(choices.tasks or suite.tasks)
-        for seed in choices.seeds or suite.seeds
+        spec_of(suite, options, row, tasks, seed, live[row.label])
+        for tasks in options.protocol.groups(options.tasks or suite.tasks)
+        for seed in options.seeds or suite.seeds
         for row in rows
     ]
 
@@ -122,9 +122,9 @@ class Row:
     adapt_every: int = 1
 
 
-def row_of(label: str, suite: Suite, choices: Choices) -> Row:
-    """A row of this run, with the suite's settings, overridden by the command line's."""
-    asked, given = choices.overrides.get(label, {}), settings_of(label, suite, choices)
+def row_of(label: str, suite: Suite, options: RunOptions) -> Row:
+    """A row of this run, with the suite's settings, overridden by the run's."""
+    asked, given = options.overrides.get(label, {}), settings_of(label, suite, options)
     method = given.pop("method", label)  # a suite may have several rows of one method, each under its own label
     every = given.pop("adapt-every", 1)
     # A row that departs from the suite's settings says so wherever it is shown.
@@ -140,38 +140,25 @@ def _short(value: Any) -> str:
     return PurePath(value).name or value if isinstance(value, str) else str(value)
 
 
-def live_of(row: Row, choices: Choices) -> Live | None:
-    """The live stream of a row; None if the stream waits and the row adapts to every batch."""
-    if choices.live is None and row.adapt_every == 1:
-        return None
-    if choices.costs is not None and row.label not in choices.costs:
-        raise UserError(f"--clock: the timing record has no method '{row.label}' (it has {', '.join(choices.costs)})")
-    cost = None if choices.costs is None else choices.costs[row.label]
-    try:
-        return replace(choices.live or Live(), cost=cost, adapt_every=row.adapt_every)
-    except ValueError as error:
-        raise UserError(f"method '{row.label}': {error}") from error
-
-
-def spec_of(suite: Suite, choices: Choices, row: Row, tasks: tuple[str, ...], seed: int) -> CellSpec:
+def spec_of(
+    suite: Suite, options: RunOptions, row: Row, tasks: tuple[str, ...], seed: int, live: Live | None = None
+) -> CellSpec:
     """The request for one row on one stream."""
     return CellSpec(
+        **part(Asked, options),
         suite=suite.name,
         suite_version=suite.version,
         data=suite.data,
         tasks=tasks,
-        scenario=choices.scenario.name,
-        scenario_settings=choices.scenario.settings,
+        scenario=options.protocol.name,
+        scenario_settings=options.protocol.settings,
         seed=seed,
         label=row.label,
         method=row.method,
         settings=row.settings,
-        model=findable(choices.model or suite.model),
-        batch_size=choices.scenario.batch_size or choices.batch_size or suite.batch_size,
-        limit=choices.limit,
-        amp=choices.amp,
-        compile=choices.compile,
-        live=live_of(row, choices),
+        model=findable(options.model or suite.model),
+        batch_size=options.protocol.batch_size or options.batch_size or suite.batch_size,
+        live=live,
         paper=suite.paper,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.models import published
-from tta_bench.models.published import Published
+from tta_bench.models.published import PublishedModel
 from tta_bench.papers.baseline import BASELINE, is_anothers, judge, may_be_chance, other_weights, source_row
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
@@ -85,7 +85,7 @@ def _by_clean_images(spec: CellSpec, place: Binder) -> str | None:
     )
 
 
-def _published(spec: CellSpec) -> list[Published]:
+def _published(spec: CellSpec) -> list[PublishedModel]:
     return published.rows(spec.model, str(spec.data["kind"]))
 
 

@@ -22,7 +22,7 @@ from tta_bench.checked import parse, validate
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.notes import warning
-from tta_bench.runs.choices import Choices
+from tta_bench.runs.options import RunOptions
 from tta_bench.settings import Settings
 from tta_bench.suites.suite import Suite
 
@@ -114,20 +114,24 @@ def add(file: Path, method: str, found: Tuned) -> Tuned:
     return found
 
 
-def with_tuned(choices: Choices, suite: Suite, file: Path) -> Choices:
-    """Choices with the settings of a file for each of its methods that runs; --set goes before it."""
-    labels = choices.methods or tuple(suite.methods)
-    found = {label: entry for label, entry in read(file).items() if label in labels}
+def with_tuned(options: RunOptions, suite: Suite) -> tuple[RunOptions, dict[str, str]]:
+    """Options with the settings of `--settings` for each of its methods that runs; `--set` goes before it.
+
+    Also a sentence on how settings were chosen, by label.
+    """
+    if options.settings is None:
+        return options, {}
+    labels = tuple(options.methods or suite.methods)
+    found = {label: entry for label, entry in read(Path(options.settings)).items() if label in labels}
     if not found:
-        raise UserError(f"--settings {file}: has no settings for {', '.join(labels)}")
-    tasks = choices.tasks or suite.tasks
-    overrides, chosen = dict(choices.overrides), {}
+        raise UserError(f"--settings {options.settings}: has no settings for {', '.join(labels)}")
+    overrides, chosen = dict(options.overrides), {}
     for label, entry in found.items():
         given: Settings = overrides.get(label, {})
         overrides[label] = {**entry.settings, **given}
         if overrides[label] == entry.settings:  # else they are not the chosen ones
-            chosen[label] = entry.sentence(label, suite, tasks)
-    return replace(choices, overrides=overrides, chosen=chosen)
+            chosen[label] = entry.sentence(label, suite, options.tasks or suite.tasks)
+    return replace(options, set=overrides, settings=None), chosen
 
 
 def _conditions(found: Tuned) -> dict[str, Any]:

@@ -7,9 +7,11 @@ numpy is imported only when an order is computed, so `--help` stays fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tta_bench.checked.options import option
+from tta_bench.checked.readers import positive, ratio
 from tta_bench.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ DIFFICULTIES = {"easy": 0.6, "medium": 0.4, "hard": 0.2}  # Source's accuracy in
 class Scenario:
     """How tasks become streams: a pure function of the tasks, the suite's name and the seed.
 
-    The fields of a subclass are its settings; their metadata holds the command line's help.
+    The fields of a subclass are its settings, each an option of `run`.
     """
 
     name: ClassVar[str]
@@ -85,8 +87,8 @@ class LabelShift(Scenario):
     about = "each task class after class: online imbalanced labels"
 
     # The SAR authors' default: practically one class at a time.
-    imbalance: float = field(
-        default=500_000.0, metadata={"help": "how many times as often as any other class the current class is drawn"}
+    imbalance: float = option(
+        500_000.0, "how many times as often as any other class the current class is drawn", ratio, metavar="NUMBER"
     )
 
     def __post_init__(self) -> None:
@@ -147,15 +149,11 @@ class Ccc(Scenario):
     spreads_limit = True  # the beginning alone has few of the corruptions
     makes_images = True
 
-    difficulty: str = field(
-        default="medium",
-        metadata={
-            "help": "Source's accuracy: 60 % (easy), 40 % (medium) or 20 % (hard)",
-            "choices": tuple(DIFFICULTIES),
-        },
+    difficulty: str = option(
+        "medium", "Source's accuracy: 60 % (easy), 40 % (medium) or 20 % (hard)", choices=tuple(DIFFICULTIES)
     )
-    length: int = field(default=50_000, metadata={"help": "images in the stream"})
-    laps: int = field(default=1, metadata={"help": "how many times the stream passes through all corruptions"})
+    length: int = option(50_000, "images in the stream", positive, metavar="N")
+    laps: int = option(1, "how many times the stream passes through all corruptions", positive, metavar="N")
 
     def __post_init__(self) -> None:
         if self.difficulty not in DIFFICULTIES:

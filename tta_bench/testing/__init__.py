@@ -17,10 +17,9 @@ from typing import Any
 
 from torch import nn
 
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, reason
 from tta_bench.measure.process import restored
 from tta_bench.method import Method
-from tta_bench.plugins import one_line
 from tta_bench.testing.promises import PROMISES, BrokenPromise, Subject, is_built
 from tta_bench.testing.small import PIXELS, stir, stream, tiny_resnet, tiny_vit
 
@@ -55,7 +54,7 @@ def check_promises(
         except UserError as error:
             complaint = str(error)
         except (Exception, SystemExit) as error:  # third-party code may raise anything
-            complaint = f"raised {one_line(error)}"
+            complaint = f"raised {reason(error)}"
         yield promise, complaint
         if complaint is not None and holds is is_built:
             return

@@ -11,31 +11,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tta_bench.errors import UserError
-from tta_bench.timing.measure import Budget
-from tta_bench.timing.session import Result, ShowStatus, compare_sides
+from tta_bench.timing.compare import Limits, Result, compare_sides
 from tta_bench.timing.sides import ChildSide, save
-from tta_bench.timing.workload import Prepared
+from tta_bench.timing.workload import Bench
 
 
-def check_against(
-    revision: str, prepared: Prepared, tolerance: float, budget: Budget, show: ShowStatus, *, exact_only: bool = False
-) -> Result:
+def check_against(revision: str, prepared: Bench, limits: Limits) -> Result:
     """Compare the checkout in the current folder, including uncommitted changes, with another revision."""
     top, commit = find(revision)
     changed = _git("stash", "create").strip()  # a commit of the changes to tracked files; changes nothing
     with tempfile.TemporaryDirectory(prefix="tta-bench-timing-") as made:
         folder = Path(made)
-        for name, which in (("old", commit), ("new", changed or "HEAD")):
-            show(f"building {revision if name == 'old' else 'this checkout'}")
+        for name, which, what in (("old", commit, revision), ("new", changed or "HEAD", "this checkout")):
+            limits.show(f"building {what}")
             with _worktree(which, folder / f"{name}-tree") as tree:
-                _install(tree, folder / name, revision if name == "old" else "this checkout")
+                _install(tree, folder / name, what)
         save(prepared.workload, folder / "workload.pt")
-        threads = {"OMP_NUM_THREADS": str(prepared.workload.threads)}
-        environment = {**os.environ, **threads}
+        environment = {**os.environ, "OMP_NUM_THREADS": str(prepared.workload.threads)}
         old = ChildSide(folder / "workload.pt", folder / "old", environment, f"revision {revision}".replace("/", "-"))
         new = ChildSide(folder / "workload.pt", folder / "new", environment, "this checkout")
         try:
-            result = compare_sides(old, new, prepared, tolerance, budget, show, exact_only=exact_only)
+            result = compare_sides(old, new, prepared, limits)
         finally:
             old.close()
             new.close()

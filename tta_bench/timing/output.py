@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from tta_bench.timing.baseline import Baseline
-from tta_bench.timing.session import Result
+from tta_bench.measure.baseline import Baseline
+from tta_bench.timing.compare import Result
 from tta_bench.timing.verdict import Verdict, status
 
 MARKS = {"ok": "✅", "new": "➕", "cannot tell": "❔", "slower": "❌", "more work": "❌"}

@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.runs.session import read
 from tta_bench.timing.steps import Steps, naming
-from tta_bench.timing.workload import REFERENCE, Prepared
+from tta_bench.timing.workload import REFERENCE, Bench
 
 STEP = "tta-bench: step"
 PARTS = ("forward", "backward", "optimiser", "host sync", "Python and rest", "loading")
@@ -36,7 +36,7 @@ class Profile:
     times_source: float
 
 
-def take(prepared: Prepared, label: str, trace: Path) -> Profile:
+def take(prepared: Bench, label: str, trace: Path) -> Profile:
     """Profile one pass of a method's steps after a warm-up; the trace opens in chrome://tracing or Perfetto."""
     steps = Steps(prepared.workload, label)
     source = Steps(prepared.workload, REFERENCE)
@@ -79,7 +79,7 @@ def _mute_stderr() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _loading(prepared: Prepared) -> float:
+def _loading(prepared: Bench) -> float:
     """Seconds to read the batches of a pass."""
     first = prepared.first
     watch = Stopwatch(first.setup.device)

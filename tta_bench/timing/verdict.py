@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tta_bench.measure.baseline import Timing
 from tta_bench.measure.ratio import Ratio
-from tta_bench.timing.baseline import Timing
 from tta_bench.timing.ratio import LEVEL
 
 Outcome = Literal["ok", "more work", "slower", "cannot tell", "new"]
@@ -67,6 +67,9 @@ class RatioGate:
         if change.low > (1 + self.tolerance) * (1 + self.noise.bias):
             return "slower"
         return "ok" if change.high < 1 + self.tolerance else "cannot tell"
+
+    def decides(self, change: Ratio) -> bool:
+        return self.outcome(change) != "cannot tell"
 
     def verdict(self, method: str, change: Ratio, detail: str) -> Verdict:
         outcome = self.outcome(change)

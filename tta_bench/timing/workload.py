@@ -9,15 +9,14 @@ from typing import Any
 
 from tta_bench import settings
 from tta_bench.errors import UserError
+from tta_bench.measure.baseline import Identity
 from tta_bench.models.names import findable
 from tta_bench.runs.bind import Binder, model_name
-from tta_bench.runs.choices import Choices
 from tta_bench.runs.host import Work
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.session import read, source_batches
-from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
-from tta_bench.timing.baseline import Identity
 from tta_bench.timing.steps import Workload
 
 REFERENCE = "source"
@@ -38,7 +37,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Bench:
     """A workload, and its identity in a baseline."""
 
     workload: Workload
@@ -47,43 +46,46 @@ class Prepared:
     first: Work  # of Source: knows how its images are read
 
 
-def prepare(spec: Spec, data_root: Path | None = None) -> Prepared:
+def prepare(spec: Spec, data_root: Path | None = None) -> Bench:
     """Check the choices and read the batches. Source is always included: the others are measured against it."""
     chosen = suite.load(spec.suite)
     asked = spec.methods or tuple(chosen.methods)
-    choices = Choices(
+    options = RunOptions(
         methods=(REFERENCE, *(name for name in asked if name != REFERENCE)),
         model=spec.model,
         seeds=(0,),
         limit=spec.batches * (spec.batch_size or chosen.batch_size),
         batch_size=spec.batch_size,
         tasks=chosen.tasks[:1],
-        overrides=settings.parse(list(spec.set)),
+        set=spec.set,
+        data_root=data_root,
+        readers=0,
+        device=spec.device,
     )
-    place = Binder(Site(data_root=data_root, workers=0, device=spec.device))
-    requests = specs(chosen, choices)
-    works = [place.bind(request) for request in requests]
+    binder = Binder(options.site)
+    requests = specs(chosen, options)
+    works = [binder.bind(request) for request in requests]
     first = works[0]
     batches = list(first.stream.batches(first.cell.batch_size))
     if len(batches) < spec.batches:
         raise UserError(
             f"suite '{chosen.name}' has only {len(batches)} batches in a stream, not {spec.batches} (--batches)"
         )
-    with closing(read(first.stream.images, batches, place.device, 0)) as found:
+    with closing(read(first.stream.images, batches, binder.device, 0)) as found:
         images = [batch.clone() for batch in found]
     workload = Workload(
-        model=findable(model_name(requests[0], chosen.tasks[0], place.dataset(requests[0]))),
+        model=findable(model_name(requests[0], chosen.tasks[0], binder.dataset(requests[0]))),
         num_classes=first.setup.num_classes,
         class_mask=first.setup.class_mask,
         batch_size=first.cell.batch_size,
-        device=str(place.device),
+        device=str(binder.device),
         threads=spec.threads,
         methods={work.label: (work.cell.method, work.cell.settings) for work in works},
         batches=images,
         source=_source(works),
     )
-    identity = _identity(spec, choices.methods, first, chosen.tasks[0])
-    return Prepared(workload, identity, {work.label: work.cell.settings for work in works}, first)
+    identity = _identity(spec, tuple(options.methods), first, chosen.tasks[0])
+    return Bench(workload, identity, {work.label: work.cell.settings for work in works}, first)
 
 
 def _source(works: list[Work]) -> list[Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tta_bench.errors import UserError
 from tta_bench.measure.metrics import contradiction
-from tta_bench.packed.places import Place, run_folder
+from tta_bench.packed.address import Address, run_folder
 from tta_bench.records.reading import read_record
 from tta_bench.records.record import WORKER, OtherSchema, Record
 from tta_bench.records.store import Store
@@ -19,17 +19,17 @@ from tta_bench.verify.findings import Audit
 Found = tuple[Record, Store]
 
 
-def verify(places: Sequence[Place], root: Path | None = None) -> tuple[Audit, list[Found]]:
+def verify(addresses: Sequence[Address], root: Path | None = None) -> tuple[Audit, list[Found]]:
     """Check all records of run folders; returns the findings, and the records whose files are intact.
 
     A damaged file is a finding, and the others are checked all the same.
     """
     audit = Audit()
-    folders = {folder.resolve(): folder for folder in map(run_folder, places)}  # each once
+    folders = {folder.resolve(): folder for folder in map(run_folder, addresses)}  # each once
     stores = [_open(folder, audit) for folder in folders.values()]
     found = [pair for store in stores for pair in _read(store, audit)]
     if not found and not audit.failures:
-        raise UserError(f"{', '.join(map(str, places))}: no records: run `tta-bench run` first")
+        raise UserError(f"{', '.join(map(str, addresses))}: no records: run `tta-bench run` first")
     intact = []
     for record, store in sorted(found, key=lambda pair: pair[0].cell.stream):  # records of one stream share its order
         if _check(record, store, root, audit):

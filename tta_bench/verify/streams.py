@@ -31,7 +31,7 @@ PACKAGES = ("numpy", "scipy", "pillow")  # other versions may draw other pixels
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedStream:
     """A stream as it should be."""
 
     digest: str
@@ -78,7 +78,7 @@ def suite_data(cell: Cell) -> dict[str, Any]:
     return {key: value for key, value in cell.data.items() if key not in DESCRIBED}
 
 
-def _order(cell: Cell, found: Predictions, expected: Expected) -> str:
+def _order(cell: Cell, found: Predictions, expected: ExpectedStream) -> str:
     if cell.stream != expected.digest:
         return f"the digest of its order is {cell.stream}, expected {expected.digest}"
     if len(found) != len(expected.index):
@@ -89,7 +89,7 @@ def _order(cell: Cell, found: Predictions, expected: Expected) -> str:
     return ""
 
 
-def _labels(found: Predictions, expected: Expected) -> str:
+def _labels(found: Predictions, expected: ExpectedStream) -> str:
     if len(found) != len(expected.label):
         return f"has {len(found):,} labels, expected {len(expected.label):,}"
     wrong = int((found.label != expected.label).sum())
@@ -103,7 +103,7 @@ def _name(cell: Cell) -> str:
 
 
 @lru_cache(maxsize=4)
-def _expected(name: str, root: Path | None) -> Expected:
+def _expected(name: str, root: Path | None) -> ExpectedStream:
     suite, tasks, scenario_name, settings, seed, limit, data = json.loads(name)
     scenario = _scenario(scenario_name, settings)
     dataset = _open(data, tasks, root)
@@ -115,7 +115,7 @@ def _expected(name: str, root: Path | None) -> Expected:
     stream = make_stream(scenario, suite, seed, parts, limit)
     numbers = {task: number for number, task in enumerate(dict.fromkeys(tasks))}
     is_drawn = all(level.places(task) == () for level in levels.values() for task in tasks)
-    return Expected(
+    return ExpectedStream(
         digest=stream.digest,
         index=stream.order,
         label=stream.images.labels[stream.order],

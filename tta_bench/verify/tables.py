@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole
-from tta_bench.packed.places import Place
+from tta_bench.packed.address import Address
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import choose, differences, leaderboard
@@ -141,7 +141,7 @@ def _name(record: Record, task: str) -> tuple[str, ...]:
     return cell.method, json.dumps(cell.own_settings, sort_keys=True), task, str(cell.seed), cell.stream
 
 
-def intervals(folders: Sequence[Place]) -> list[Table]:
+def intervals(folders: Sequence[Address]) -> list[Table]:
     """Each row's average with its 95 % interval, recomputed from predictions."""
     runs = Runs(folders)
     return [_intervals(comparison, runs) for comparison in choose.comparisons(runs.records)]

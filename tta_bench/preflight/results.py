@@ -1,4 +1,4 @@
-"""Findings of a check, and the check of the data. Imports no torch, so that it can run in another process."""
+"""CheckResults of a check, and the check of the data. Imports no torch, so that it can run in another process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.datasets.base import SAMPLE
 from tta_bench.errors import UserError
-from tta_bench.runs.choices import Choices
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.streams.changing import inspect
 from tta_bench.streams.scenarios import Ccc, Scenario
@@ -22,7 +22,7 @@ OnTaskOpened = Callable[[str, int, int], None]  # task, images opened, of how ma
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One thing that was checked."""
 
     what: str
@@ -30,44 +30,44 @@ class Finding:
     text: str
 
 
-class Findings(list[Finding]):
-    """A list of findings that continues after a mistake, so that one check finds all."""
+class CheckResults(list[CheckResult]):
+    """A list of results that continues after a mistake, so that one check finds all."""
 
     def note(self, what: str, check: Callable[[], T], describe: Callable[[T], str]) -> T | None:
         """Check one thing and note the outcome; None if it raises UserError."""
         try:
             found = check()
-            self.append(Finding(what, True, describe(found)))
+            self.append(CheckResult(what, True, describe(found)))
         except UserError as error:
-            self.append(Finding(what, False, str(error)))
+            self.append(CheckResult(what, False, str(error)))
             return None
         return found
 
 
 def in_data(
-    suite: Suite, choices: Choices, site: Site, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
-) -> list[Finding]:
+    suite: Suite, options: RunOptions, site: Site, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
+) -> list[CheckResult]:
     """Count classes and images of every task and open a sample, or all images, with progress to `on_opened`."""
-    findings = Findings()
-    tasks = choices.tasks or suite.tasks
-    dataset = findings.note(
+    results = CheckResults()
+    tasks = tuple(options.tasks or suite.tasks)
+    dataset = results.note(
         "data",
         lambda: open_dataset(suite.data, tasks, site.data_root),
         lambda found: f"expects {found.layout}" if found.layout else "comes with tta-bench",
     )
     if dataset is None:
-        return findings
-    if isinstance(choices.scenario, Ccc):
-        where = suite.name, (choices.seeds or suite.seeds)[0], tasks, site.data_root
-        findings.note("ccc", lambda: inspect(choices.scenario, dataset, suite.data, *where), str)  # type: ignore[arg-type]
-        return findings
+        return results
+    if isinstance(options.protocol, Ccc):
+        where = suite.name, (options.seeds or suite.seeds)[0], tasks, site.data_root
+        results.note("ccc", lambda: inspect(options.protocol, dataset, suite.data, *where), str)  # type: ignore[arg-type]
+        return results
     try:
-        for name, level, task in _levels(choices.scenario, tasks, dataset):
+        for name, level, task in _levels(options.protocol, tasks, dataset):
             report = partial(on_opened, name) if on_opened else None
-            findings.note(f"task {name}", partial(level.inspect, task, sample=sample, on_opened=report), str)
+            results.note(f"task {name}", partial(level.inspect, task, sample=sample, on_opened=report), str)
     except UserError as error:  # the scenario does not fit this data
-        findings.append(Finding("--scenario", False, str(error)))
-    return findings
+        results.append(CheckResult("--scenario", False, str(error)))
+    return results
 
 
 def _levels(scenario: Scenario, tasks: tuple[str, ...], dataset: Dataset) -> Iterator[tuple[str, Dataset, str]]:

@@ -23,7 +23,7 @@ MOST_IN_LEGEND = 9
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One row at each value of the axis; NaN where it has no number."""
 
     label: str
@@ -34,17 +34,17 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Over:
+class Chart:
     """Rows against one axis."""
 
     axis: str
     ticks: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     is_live: bool
     notes: tuple[str, ...]
 
 
-def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Over:
+def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Chart:
     """The rows of a folder at every value of an axis, all of them or those asked for."""
     records = Store.open(folder).records()
     try:
@@ -60,7 +60,7 @@ def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[F
         scores = [point.average(label) for point in found]
         seen = [point.seen(label).mean for point in found]
         spread = tuple(score.std or 0.0 for score in scores)
-        lines.append(Line(label, number, tuple(score.mean for score in scores), spread, tuple(seen)))
+        lines.append(ChartLine(label, number, tuple(score.mean for score in scores), spread, tuple(seen)))
     kept = [line for line in lines if not methods or line.label in methods]
     notes = tuple(
         f"Left out where it is not done: {line.label}" for line in kept if any(map(math.isnan, line.accuracy))
@@ -68,11 +68,16 @@ def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[F
     if all(math.isnan(value) for line in kept for value in line.accuracy):
         raise UserError(f"{folder}: none of these rows is done at any value: run the same command again")
     live = axis == "stream_speed" and any(is_live(point.found) for point in found)
-    return Over(sweep.TITLES[axis], tuple(point.name for point in found), tuple(kept), live, notes)
+    return Chart(sweep.TITLES[axis], tuple(point.name for point in found), tuple(kept), live, notes)
 
 
-def draw(found: Over) -> Figure:
-    """All rows. Where a legend could not hold them, names stand at the ends of lines, and most lines are thin."""
+def at_speeds(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Chart:
+    """The rows of a folder at every stream speed."""
+    return data(folder, "stream_speed", methods, where)
+
+
+def draw(found: Chart) -> Figure:
+    """All rows. Too many for a legend are named at the ends of their lines, and most lines are thin."""
     many = len(found.lines) > MOST_IN_LEGEND
     width, height = (style.TEXT, 5.2) if many else (style.COLUMN, 3.6)
     figure = style.new_figure(width, height if found.is_live else 0.72 * height)
@@ -101,11 +106,11 @@ def draw(found: Over) -> Figure:
     return figure
 
 
-def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def _looks(lines: Sequence[ChartLine]) -> list[dict[str, Any]]:
     """Full looks for the first row, the best at each value and those that move most; thin grey lines for the rest."""
     best = [max(column) for column in zip(*(line.accuracy for line in lines), strict=True)]
 
-    def weight(line: Line) -> tuple[bool, bool, float]:
+    def weight(line: ChartLine) -> tuple[bool, bool, float]:
         values = [value for value in line.accuracy if not math.isnan(value)] or [0.0]
         leads = any(value == top for value, top in zip(line.accuracy, best, strict=True))
         return line.number == lines[0].number, leads, max(values) - min(values)

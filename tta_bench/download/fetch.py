@@ -1,12 +1,12 @@
-"""Brings one published file into the data root: fetched, checked, unpacked, and only then moved into place.
+"""Fetches one published file into the data root: downloads, checks and unpacks it, and only then moves it there.
 
 <folder of the target>/.downloads/<file>.part      what has arrived; a later call continues it
 <folder of the target>/.downloads/<file>.unpacked  the folder in which it is unpacked
 <folder of the target>/.downloads/<file>.json      where it came from, and its checksum
-<folder of the target>/.downloads/<file>.lock      held by the process that is at it
+<folder of the target>/.downloads/<file>.lock      held by the process that fetches it
 
-Beside the target, and not in a place of its own: a dataset's folder may be a link to another disk, and moving must not
-copy. Loaders skip names that start with a dot.
+They are beside the target because a dataset's folder may be a link to another disk, and moving must not copy.
+Loaders skip names that start with a dot.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from tta_bench.download import space, transfer, unpack, verify
+from tta_bench.download import space, transfer, unpack
 from tta_bench.download.table import PublishedFile
 from tta_bench.errors import UserError
-from tta_bench.files import now, write_whole
+from tta_bench.files import checksum, now, write_whole
 
 HIDDEN = ".downloads"
 UNPUBLISHED = "sha256"  # computed where no checksum is published
 
-OnProgress = Callable[[str, int, "int | None"], None]  # what is going on, bytes done, of how many
+OnProgress = Callable[[str, int, "int | None"], None]  # stage, bytes done, of how many
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What `bring` did."""
+class Fetched:
+    """What `fetch_file` did."""
 
     target: Path
     was_there: bool = False
@@ -49,8 +49,8 @@ def is_there(file: PublishedFile, root: Path) -> bool:
     return os.path.lexists(target) or (bool(unpacked) and all(path.is_dir() for path in unpacked))
 
 
-def refuse_two_places(file: PublishedFile, root: Path) -> None:
-    """Refuse a data root in which the loader would then find the same dataset twice."""
+def refuse_duplicate(file: PublishedFile, root: Path) -> None:
+    """Refuse a data root in which the loader would find the same dataset twice."""
     folder = file.brings.partition("/")[0]
     if root.name.lower() == folder.lower():
         raise UserError(f"--data-root {root} is a dataset's own folder: pass {root.parent}, the folder above it")
@@ -72,30 +72,30 @@ def address_of(file: PublishedFile, mirror: str | None) -> str:
     return f"{mirror.rstrip('/')}/{file.name}"
 
 
-def bring(
+def fetch_file(
     file: PublishedFile,
     root: Path,
     *,
     mirror: str | None = None,
     on_progress: OnProgress = lambda stage, done, total: None,
     on_wait: Callable[[], None] = lambda: None,
-) -> Brought:
-    """Bring a file into the data root, unless it is there; UserError says what is wrong, and nothing half-made shows.
+) -> Fetched:
+    """Fetch a file into the data root unless it exists; an error leaves no incomplete dataset.
 
-    What has arrived stays hidden beside the target until a later call completes it.
+    A partial download stays hidden beside the target until a later call completes it.
     """
     target = root / file.brings
     if is_there(file, root):
-        return Brought(target, was_there=True)
+        return Fetched(target, was_there=True)
     address = address_of(file, mirror)
-    refuse_two_places(file, root)
+    refuse_duplicate(file, root)
     hidden = target.parent / HIDDEN
     part = hidden / f"{file.name}.part"
     try:
         hidden.mkdir(parents=True, exist_ok=True)
         with _locked(hidden / f"{file.name}.lock", on_wait):
-            if is_there(file, root):  # the process before us brought it
-                return Brought(target, was_there=True)
+            if is_there(file, root):  # another process has fetched it meanwhile
+                return Fetched(target, was_there=True)
             transfer.fetch(
                 address,
                 part,
@@ -103,10 +103,13 @@ def bring(
                 on_bytes=lambda done, total: on_progress("fetching", done, total),
                 on_size=lambda size: space.require(hidden, size, file.name),
             )
-            seen = _check(file, part, address, on_progress)
-            _place(file, part, target, on_progress)
-            _note(file, hidden, seen)  # not before: what cannot be unpacked must not bind later downloads
-            return Brought(target, checksum=seen.checksum, is_published=file.checksum is not None)
+            note = {"address": address, "bytes": part.stat().st_size}
+            algorithm, digest = _check(file, part, address, on_progress)
+            _install(file, part, target, on_progress)
+            # Not before: what cannot be unpacked must not bind later downloads.
+            note |= {algorithm: digest, "published": file.checksum is not None, "fetched_at": now()}
+            write_whole(hidden / f"{file.name}.json", json.dumps(note, indent=1).encode() + b"\n")
+            return Fetched(target, checksum=f"{algorithm} {digest}", is_published=file.checksum is not None)
     except OSError as error:
         raise transfer.cannot_write(Path(error.filename or hidden), error) from error
 
@@ -125,62 +128,43 @@ def _locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
         lock.release()
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What was fetched."""
+def _check(file: PublishedFile, part: Path, address: str, on_progress: OnProgress) -> tuple[str, str]:
+    """Compare with the published checksum, or with an earlier download's. A wrong file is removed.
 
-    address: str
-    bytes: int
-    algorithm: str
-    digest: str
-
-    @property
-    def checksum(self) -> str:
-        return f"{self.algorithm} {self.digest}"
-
-
-def _check(file: PublishedFile, part: Path, address: str, on_progress: OnProgress) -> Seen:
-    """Compare with the published checksum, or with the one seen before; returns it. A wrong file is removed."""
+    Returns algorithm and digest.
+    """
     algorithm, expected = file.checksum or (UNPUBLISHED, "")
-    found = verify.digest(part, algorithm, lambda done, total: on_progress("checking", done, total))
+    found = checksum(part, algorithm, lambda done, total: on_progress("checking", done, total))
     if expected and found != expected:
         part.unlink()
         raise UserError(
-            f"{address}: {algorithm} {found}, but {expected} is published: the file was damaged on its way or is "
-            f"another one; it was removed, run the same command again"
+            f"{address}: {algorithm} {found}, but {expected} is published: the file is damaged or another one; "
+            f"it was removed, run the same command again"
         )
     note = part.with_name(f"{file.name}.json")
-    before = _seen(note)
+    before = _earlier(note)
     if not expected and before not in ("", found):
         raise UserError(
-            f"{address}: {algorithm} {found}, but it was {before} when it was fetched before: "
-            f"delete {note} to accept it"
+            f"{address}: {algorithm} {found}, but an earlier download had {before}: delete {note} to accept it"
         )
-    return Seen(address, part.stat().st_size, algorithm, found)
+    return algorithm, found
 
 
-def _note(file: PublishedFile, hidden: Path, seen: Seen) -> None:
-    """Record where a file came from, and its checksum."""
-    content = {"address": seen.address, "bytes": seen.bytes, seen.algorithm: seen.digest}
-    content |= {"published": file.checksum is not None, "fetched_at": now()}
-    write_whole(hidden / f"{file.name}.json", json.dumps(content, indent=1).encode() + b"\n")
-
-
-def _seen(note: Path) -> str:
-    """The checksum that was computed when the file was fetched before; empty if it was not."""
+def _earlier(note: Path) -> str:
+    """The checksum of an earlier download; empty if there was none."""
     try:
         return str(json.loads(note.read_text()).get(UNPUBLISHED, ""))
     except (OSError, ValueError, AttributeError):
         return ""
 
 
-def _place(file: PublishedFile, part: Path, target: Path, on_progress: OnProgress) -> None:
-    """Move a checked file, or what is packed in it, to its target, which must not exist."""
+def _install(file: PublishedFile, part: Path, target: Path, on_progress: OnProgress) -> None:
+    """Move a checked file, or its unpacked content, to its target, which must not exist."""
     if not file.is_unpacked:
         _move(part, target)
         return
     into = part.with_name(f"{file.name}.unpacked")
-    shutil.rmtree(into, ignore_errors=True)  # of a process that died: we hold the lock
+    shutil.rmtree(into, ignore_errors=True)  # we hold the lock, so leftovers come from crashed processes
     size = part.stat().st_size
     try:
         space.require(part.parent, unpack.unpacked_size(part) or size, f"unpacking {file.name}")
@@ -189,7 +173,7 @@ def _place(file: PublishedFile, part: Path, target: Path, on_progress: OnProgres
         folder = unpack.top_folder(into, target.name, Path(file.name))
         _move(folder, target)
     except unpack.BadArchive as error:
-        if file.checksum is not None:  # the published file is like that: fetching it again would not help
+        if file.checksum is not None:  # a new download would be as bad
             raise
         part.unlink()
         raise UserError(f"{error}; the file was removed, run the same command again") from error
@@ -199,7 +183,7 @@ def _place(file: PublishedFile, part: Path, target: Path, on_progress: OnProgres
 
 
 def _move(path: Path, target: Path) -> None:
-    """Rename, but never over something: somebody else may have put it there meanwhile."""
+    """Rename, but never replace what another process has put there meanwhile."""
     if os.path.lexists(target):
-        raise UserError(f"{target} has appeared meanwhile and is left as it is")
+        raise UserError(f"{target} appeared meanwhile and is left unchanged")
     path.rename(target)

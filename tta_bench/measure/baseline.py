@@ -12,7 +12,7 @@ from tta_bench.checked import validate
 from tta_bench.checked.annotations import Count, Whole
 from tta_bench.checked.parse import from_json
 from tta_bench.errors import UserError
-from tta_bench.files import read_whole, write_whole
+from tta_bench.files import read_whole, write_text
 from tta_bench.measure.ratio import Ratio
 
 FORMAT = 1
@@ -71,11 +71,7 @@ class Baseline:
 
     def write(self, path: Path) -> None:
         """Write the file atomically."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False)
-        try:
-            write_whole(path, f"{text}\n".encode())
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+        write_text(path, json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n")
 
 
 def read(path: Path) -> Baseline:

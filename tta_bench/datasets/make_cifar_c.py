@@ -1,0 +1,110 @@
+"""Writes CIFAR-10-C or CIFAR-100-C from the clean test images, for users without the download. Imports no torch.
+
+<out>/<corruption>.npy       bytes [N, 32, 32, 3]: the test images at each severity that was made, in ascending order
+<out>/labels.npy             the labels of five severities, as published
+<out>/make-corrupted.json    how it was made, so that two versions never mix, and which severities the arrays hold
+
+Strengths are CIFAR-C's. A file is written when all its severities are done: after an interrupt it is missing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.corruptions import CORRUPTIONS, SEVERITIES, corrupt_many
+from tta_bench.datasets import cifar
+from tta_bench.datasets.cifar_c import severities_made
+from tta_bench.datasets.imagenet_c import MADE
+from tta_bench.datasets.make_corrupted import check_corruptions
+from tta_bench.errors import UserError
+from tta_bench.files import write_whole
+from tta_bench.identity.code import code_hash
+from tta_bench.system import interrupts_held
+
+IMAGES_PER_CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to make: the clean test images are below `root`."""
+
+    root: Path
+    out: Path
+    classes: int
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    severities: tuple[int, ...] = tuple(SEVERITIES)
+
+
+def make(job: Job, workers: int) -> Generator[tuple[str, bool], None, None]:
+    """Write the missing files; yields each corruption, and whether it was made now. Close it to stop early."""
+    check_corruptions(job.corruptions, job.severities)
+    clean = cifar.clean(job.root, job.classes, "test")
+    _prepare(job, clean)
+    pixels = clean.read(np.arange(len(clean.ids))).transpose(0, 2, 3, 1)
+    chunks = [slice(start, start + IMAGES_PER_CHUNK) for start in range(0, len(pixels), IMAGES_PER_CHUNK)]
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))  # a progress bar's thread may hold a lock
+    try:
+        for corruption in job.corruptions:
+            target = job.out / f"{corruption}.npy"
+            if target.exists():
+                yield corruption, False
+                continue
+            with interrupts_held():  # processes that start here never get a Ctrl-C: they finish their chunk
+                parts = [
+                    pool.submit(_corrupt, pixels[chunk], corruption, severity, list(clean.ids[chunk]))
+                    for severity in sorted(job.severities)
+                    for chunk in chunks
+                ]
+            _save(target, np.concatenate([part.result() for part in parts]))
+            yield corruption, True
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a process was killed, perhaps out of memory: run the same command again with fewer --workers"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _corrupt(pixels: NDArray[np.uint8], corruption: str, severity: int, ids: list[str]) -> NDArray[np.uint8]:
+    return corrupt_many(pixels, corruption, severity, image_ids=ids, scale="small")
+
+
+def _prepare(job: Job, clean: cifar.CleanImages) -> None:
+    """Claim the output folder; refuses one that was made with other settings or code, or by somebody else."""
+    note = job.out / MADE
+    made = {"severities": sorted(job.severities), "code": code_hash("tta_bench.corruptions")}
+    there = sorted(path.name for path in job.out.glob("*.npy"))
+    if there and not note.exists():
+        raise UserError(
+            f"--out {job.out} has {there[0]} but no {MADE}, so this command did not make it: choose another"
+        )
+    if note.exists() and json.loads(note.read_text()) != made:
+        severities = ", ".join(map(str, severities_made(job.out) or ()))
+        raise UserError(
+            f"--out {job.out} was made with severities {severities} or by another version: choose another --out"
+        )
+    try:
+        job.out.mkdir(parents=True, exist_ok=True)
+        write_whole(note, json.dumps(made, indent=1).encode() + b"\n")
+    except OSError as error:
+        raise UserError(f"--out {job.out} cannot be written ({error.strerror}): choose another --out") from error
+    _save(job.out / "labels.npy", np.tile(clean.labels, len(SEVERITIES)))
+
+
+def _save(path: Path, array: NDArray[np.generic]) -> None:
+    content = io.BytesIO()
+    np.save(content, array)
+    try:
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror})") from error

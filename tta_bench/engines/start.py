@@ -1,0 +1,56 @@
+"""Starts what `tta-bench run` and `tta_bench.run` ask for: checks, then cells in this process or on an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import cast
+
+from tta_bench.engines.base import Options
+from tta_bench.engines.job import JobFolder
+from tta_bench.engines.session import Session
+from tta_bench.engines.watched import Lost
+from tta_bench.records.record import Record
+from tta_bench.runs.launch import Launch, launch
+from tta_bench.runs.listing import Watcher
+from tta_bench.runs.options import RunOptions
+
+LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run whose checks have passed, and whose folder is there."""
+
+    ready: Launch
+    session: Session | None  # None: this process runs the cells
+
+    def finish(self, watcher: Watcher) -> tuple[list[Record], list[Lost]]:
+        """Run what is left; returns the records of all requests in their order, and the cells that were lost."""
+        return self.session.run(self.ready, watcher) if self.session else (self.ready.run(watcher), [])
+
+    def detach(self) -> JobFolder | None:
+        """Let the engine start and leave it alone; None if nothing is left to run."""
+        return self.session.detach(self.ready) if self.session else None
+
+
+@contextmanager
+def start(options: RunOptions, command: list[str]) -> Iterator[Run]:
+    """Check a run and create its folder; `command` is noted there."""
+    with _session(options) or nullcontext() as session:
+        yield Run(launch(options, command, session.check if session else None), session)
+
+
+def _session(options: RunOptions) -> Session | None:
+    """The engine that the options choose; None for this process."""
+    asked = (options.on, options.gpus, options.slurm, options.gpus_per_cell, options.detach, (options.jobs or 1) > 1)
+    if not any(asked):
+        return None
+    given = Options(
+        jobs=options.jobs,
+        gpus=tuple(options.gpus),
+        gpus_per_cell=options.gpus_per_cell,
+        submit=cast("dict[str, str]", options.slurm or {}),
+    )
+    return Session(options.on or LOCAL, given, options.retries)
