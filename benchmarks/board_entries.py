@@ -26,8 +26,8 @@ US = Who("tta-bench")
 def entry_of(store: Store, label: str, name: str, holdout: str) -> Entry:
     """The entry of one row; its settings were chosen on the held-out suite, unless they are the defaults."""
     record = next(one for one in store.records() if one.label == label)
-    (facts,) = registry.describe([record.cell.method])
-    base = defaults(record.cell.method)
+    (facts,) = registry.describe([record.cell.spec.method])
+    base = defaults(record.cell.spec.method)
     own = record.cell.own_settings
     is_default = all(own[key] == base[key] for key in own.keys() & base.keys())
     return replace(
@@ -47,7 +47,7 @@ def main() -> int:
     try:
         store = Store.open(args.run)
         suite = store.read_manifest().suite
-        labels = dict.fromkeys(record.label for record in store.records() if record.cell.method != "source")
+        labels = dict.fromkeys(record.label for record in store.records() if record.cell.spec.method != "source")
         for label in labels:
             name = f"{label}-{suite}".lower()
             entry = entry_of(store, label, name, args.holdout)

@@ -22,6 +22,7 @@ import numpy as np
 import yaml
 
 from tests.support.chromium import Chromium, chromium
+from tests.support.records import changed, changed_cell
 from tta_bench.board.site import build
 from tta_bench.measure.metrics import scores_of
 from tta_bench.records.predictions import Predictions, digest
@@ -61,7 +62,7 @@ def make_board(run: Path, board: Path, submissions: int, suites: int) -> None:
     """Packed runs are written straight away: saving 1,200 run folders first would take far longer than the build."""
     store = Store.open(run)
     records = [record for record in store.records() if record.status == "done"]
-    label = next(record.label for record in records if record.cell.method != "source")
+    label = next(record.label for record in records if record.cell.spec.method != "source")
     chosen = [(record, store.predictions(record)) for record in records if record.label in ("source", label)]
     source = [(record, found) for record, found in chosen if record.label == "source"]
     other = [(record, found) for record, found in chosen if record.label == label]
@@ -100,9 +101,9 @@ def _submit(
 
 def _files(record: Record, predictions: Predictions, suite: str, method: str) -> list[tuple[str, bytes]]:
     """A record and its predictions as a packed run has them."""
-    cell, content = replace(record.cell, suite=suite, method=method), predictions.to_bytes()
-    scores = scores_of(predictions, cell.tasks)
-    made = replace(record, cell=cell, label=method, predictions=digest(content), **scores)
+    cell, content = changed_cell(record.cell, suite=suite, method=method), predictions.to_bytes()
+    scores = scores_of(predictions, cell.spec.tasks)
+    made = changed(record, cell=cell, label=method, predictions=digest(content), scores=scores)
     return [(f"cells/{cell.slug}.json", made.to_bytes()), (f"cells/{cell.slug}.npy", content)]
 
 

@@ -19,18 +19,18 @@ def judged(folder: Path) -> list[tuple[bool, bool]]:
     """For each finished stream of each method: whether it collapsed, and whether the alarm says so."""
     store = Store.open(folder)
     done = [record for record in store.records() if record.status == "done"]
-    source = {record.cell.stream: record for record in done if record.cell.method == "source"}
+    source = {record.cell.found.stream: record for record in done if record.cell.spec.method == "source"}
     return [
-        _judge(store, record, source[record.cell.stream])
+        _judge(store, record, source[record.cell.found.stream])
         for record in done
-        if record.cell.method != "source" and record.cell.stream in source
+        if record.cell.spec.method != "source" and record.cell.found.stream in source
     ]
 
 
 def _judge(store: Store, record: Record, source: Record) -> tuple[bool, bool]:
     own, base = store.predictions(record), store.predictions(source)
     truth = own.correct[-LAST:].mean() < 0.5 * base.correct[-LAST:].mean()
-    return bool(truth), collapsed_at(own.prediction, base.prediction, record.cell.batch_size) is not None
+    return bool(truth), collapsed_at(own.prediction, base.prediction, record.cell.spec.batch_size) is not None
 
 
 def main(folders: list[Path]) -> None:

@@ -18,8 +18,8 @@ def main(folder: Path, where: list[str]) -> None:
     runs = Runs([folder])
     found = comparison(runs.records, [parse(text) for text in where])
     print(f"| method | settings | {' | '.join(CRITERIA)} |\n|---|---|{'---|' * len(CRITERIA)}")
-    for method in dict.fromkeys(row.first.cell.method for row in found.rows):
-        rows = tuple(row for row in found.rows if row.first.cell.method == method)
+    for method in dict.fromkeys(row.first.cell.spec.method for row in found.rows):
+        rows = tuple(row for row in found.rows if row.first.cell.spec.method == method)
         if len(rows) > 1:
             table = choice_table(replace(found, rows=rows), runs)
             lost = {name: values[2].mean for name, values in table.rows}

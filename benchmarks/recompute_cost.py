@@ -10,11 +10,10 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.support.records import keep, make_record
+from tests.support.records import changed, keep, make_record
 from tta_bench.records.reading import _read_once
 from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
@@ -27,7 +26,7 @@ def main(images: int) -> None:
     with tempfile.TemporaryDirectory() as place:
         store = Store.create(Path(place) / "run", "s")
         for seed in range(CELLS):
-            keep(store, replace(make_record("source", seed=seed), samples=images))
+            keep(store, changed(make_record("source", seed=seed), samples=images))
         for _ in range(ROUNDS):
             for recomputes, found in seconds.items():
                 _read_once.cache_clear()

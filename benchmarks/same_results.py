@@ -28,10 +28,10 @@ def made_now(run: Path) -> dict[Key, Values]:
     found = {}
     for record in Store.open(run).records():
         cell = record.cell
-        if record.status == "done" and cell.limit is None and len(cell.tasks) == 1:
-            scores = {"top1": f"{record.top1:.4f}", "top5": f"{record.top5:.4f}", "ece": f"{record.ece:.4f}"}
-            found[record.label, cell.tasks[0], str(cell.seed)] = {
-                **scores, "weights": cell.weights, "stream": cell.stream
+        if record.status == "done" and cell.spec.limit is None and len(cell.spec.tasks) == 1:
+            scores = {name: f"{getattr(record.scores, name):.4f}" for name in ("top1", "top5", "ece")}
+            found[record.label, cell.spec.tasks[0], str(cell.spec.seed)] = {
+                **scores, "weights": cell.found.weights, "stream": cell.found.stream
             }  # fmt: skip
     return found
 

@@ -18,16 +18,15 @@ from pathlib import Path
 from tta_bench.files import write_whole
 from tta_bench.report.runs import Runs
 from tta_bench.verify import reference
-from tta_bench.verify.streams import suite_data
 
 
 def main(folders: list[Path]) -> None:
     found: dict[tuple[str, str, str, int], list[float]] = defaultdict(list)
     for record in Runs(folders).records:
         cell = record.cell
-        if cell.method == "source" and record.status == "done" and record.reportable and len(cell.tasks) == 1:
-            data = json.dumps(suite_data(cell), sort_keys=True)
-            found[data, cell.weights, cell.tasks[0], record.samples].append(record.top1)
+        if cell.spec.method == "source" and record.status == "done" and record.reportable and len(cell.spec.tasks) == 1:
+            data = json.dumps(cell.spec.data, sort_keys=True)
+            found[data, cell.found.weights, cell.spec.tasks[0], record.scores.samples].append(record.scores.top1)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(reference.COLUMNS)

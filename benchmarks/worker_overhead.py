@@ -32,8 +32,8 @@ def main(rounds: int) -> None:
     place = Binder(Site(device="cpu"))
     asked = specs(suite.load("demo"), RunOptions(tasks=("snow",), methods=("source", "tent", "sar")))
     works = [place.bind(spec) for spec in asked]
-    here: dict[str, list[Seconds]] = {work.label: [] for work in works}
-    there: dict[str, list[Seconds]] = {work.label: [] for work in works}
+    here: dict[str, list[Seconds]] = {work.cell.spec.label: [] for work in works}
+    there: dict[str, list[Seconds]] = {work.cell.spec.label: [] for work in works}
     with Workers() as workers:
         for number in range(rounds + 1):
             for work in works:
@@ -41,7 +41,7 @@ def main(rounds: int) -> None:
                 for found, side in sides[:: 1 if number % 2 else -1]:  # whoever is first meets a colder machine
                     seconds = _run(work, side)
                     if number:  # the first round warms up
-                        found[work.label].append(seconds)
+                        found[work.cell.spec.label].append(seconds)
     for label in here:
         print(f"{label:<9} wall {_ratios(here[label], there[label], 0)}, CPU {_ratios(here[label], there[label], 1)}")
     wall, cpu = (_total(there, part) / _total(here, part) for part in (0, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import torch
@@ -36,11 +36,31 @@ class Descent:
         self.tensors = tensors
         self._optimizer = optimizer
 
-    def step(self, grads: Tensors) -> None:
+    def step(self, grads: Sequence[Tensor | None]) -> None:
+        """One step; a tensor without a gradient stays, and so do its moments."""
         for tensor, grad in zip(self.tensors, grads, strict=True):
             tensor.grad = grad
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+
+    def set_lr(self, lr: float) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+
+    def moments(self) -> dict[str, Tensor]:
+        """Copies of what the optimiser remembers of each tensor, as `exp_avg.0` of the first one."""
+        return {
+            f"{key}.{i}": value.clone()
+            for i, tensor in enumerate(self.tensors)
+            for key, value in self._optimizer.state.get(tensor, {}).items()
+            if isinstance(value, Tensor)
+        }
+
+    def load_moments(self, moments: Mapping[str, Tensor]) -> None:
+        for name, value in moments.items():
+            key, _, i = name.rpartition(".")
+            # torch counts steps on the CPU
+            self._optimizer.state[self.tensors[int(i)]][key] = value.cpu().clone() if key == "step" else value.clone()
 
 
 class Sgd(Descent):

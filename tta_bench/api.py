@@ -99,7 +99,7 @@ class Results:
     def comparison(self) -> Comparison:
         """These records as rows; if Source is not among them, an earlier call's Source on the same streams is added."""
         stored = {record.cell.key: record for record in self.runs.records}
-        own = [replace(stored[record.cell.key], label=record.label) for record in self.records]
+        own = [stored[record.cell.key].labelled(record.label) for record in self.records]
         return compare([*_matching_source(own, self.runs.records), *own])
 
     def table(self) -> Display:
@@ -150,16 +150,16 @@ def _rows(methods: Methods) -> tuple[Sequence[str], dict[str, dict[str, Any]]]:
 
 def _matching_source(own: Sequence[Record], stored: Sequence[Record]) -> list[Record]:
     """The newest Source records on the same streams, if `own` has none."""
-    if any(record.cell.method == "source" for record in own):
+    if any(record.cell.spec.method == "source" for record in own):
         return []
     streams = {_match_key(record) for record in own}
-    found = [r for r in stored if r.cell.method == "source" and r.status == "done" and _match_key(r) in streams]
+    found = [r for r in stored if r.cell.spec.method == "source" and r.status == "done" and _match_key(r) in streams]
     newest = {_match_key(record): record for record in sorted(found, key=recency)}
     return [record for record in found if record is newest[_match_key(record)]]
 
 
 def _match_key(record: Record) -> tuple[object, ...]:
-    return record.cell.conditions, record.cell.harness
+    return record.cell.conditions, record.cell.found.harness
 
 
 def _command() -> list[str]:

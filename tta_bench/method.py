@@ -68,6 +68,9 @@ class Method(ABC):
     resets: int = 0
     """How often the method's own recovery scheme has returned to the source weights."""
 
+    prepare_adapts: ClassVar[bool] = False
+    """Whether `prepare` changes adapted tensors. Then `reset` returns to them, and `prepared_state` has them."""
+
     prepare_uses_seed: ClassVar[bool] = True
     """Whether what `prepare` learns depends on the setting `seed`; if not, it is learned once for all seeds."""
 
@@ -100,7 +103,7 @@ class Method(ABC):
         return self.features(batch)["logits"]
 
     def prepare(self, source_batches: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
-        """Learn what the method needs from source batches; changes no adapted tensor.
+        """Learn what the method needs from source batches; changes no adapted tensor, unless `prepare_adapts` says so.
 
         `labels` gives one label tensor per batch, for methods with `uses_labels`. These are source labels: no method
         sees the labels of the stream.
@@ -139,7 +142,7 @@ class Method(ABC):
                 live[name].copy_(value)
 
     def remember(self) -> None:
-        """Take the snapshot that `reset` returns to. `build_method` calls it once, before the first batch."""
+        """Take the snapshot that `reset` returns to. `build_method` calls it; `prepare` does if it adapts."""
         self._start = self.adapted_state()
 
     @property
@@ -153,7 +156,7 @@ class Method(ABC):
         return self._start
 
     def reset(self) -> None:
-        """Return to the state at construction: weights, optimiser and everything learned from the stream."""
+        """Return to the state before the stream: weights, optimiser and everything learned from the stream."""
         self.load_adapted_state(self.snapshot)
         self.resets = 0
         self.forget()

@@ -12,14 +12,13 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.records import keep, make_record, predict
+from tests.support.records import changed, keep, make_record, predict
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.store import Store
 from tta_bench.suites import suite
@@ -55,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 changes = {"suite": shipped.name, "data": shipped.data, "batch_size": BATCH, "model": shipped.model}
                 record = make_record(f"method{i}", task=task, seed=seed, **changes)
                 batches = rng.random(-(-IMAGES // BATCH)).tolist()
-                keep(store, replace(record, batch_seconds=batches), predictions)
+                keep(store, changed(record, batch_seconds=batches), predictions)
     return home
 
 

@@ -45,7 +45,7 @@ def vit_tiny_work() -> Work:
     ids = [str(i) for i in range(len(pixels))]
     images = ArrayImages(pixels, np.zeros(len(pixels), dtype=np.int64), ids)
     stream = make_stream(Normal(), "bench", 0, [Part("noise", images)])
-    return Work("tent", make_cell("tent", batch_size=BATCH), Setup("tent", {}, model, 1000, None, BATCH, CPU), stream)
+    return Work(make_cell("tent", batch_size=BATCH), Setup("tent", {}, model, 1000, None, BATCH, CPU), stream)
 
 
 def overhead(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
@@ -61,8 +61,8 @@ def overhead(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]
         start = time.perf_counter()
         record, _ = run_cell(work)
         whole = time.perf_counter() - start
-    apart = witness.total + sum(record.seconds[part] for part in ("adapt", "load", "build", "prepare"))
-    steps = record.seconds["adapt"]
+    apart = witness.total + sum(record.measured.seconds[part] for part in ("adapt", "load", "build", "prepare"))
+    steps = record.measured.seconds["adapt"]
     return (whole - apart) / steps, witness.total / (steps / BATCHES)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.records import keep, make_cell, make_record
+from tests.support.records import changed, keep, make_cell, make_record
 from tta_bench.records.predictions import ROW, _header, digest
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -129,7 +129,7 @@ def device_as_predictions(store: Store) -> None:
 
 def huge_predictions(store: Store) -> None:
     count = 2**32
-    record = replace(make_record("tent"), samples=count, predictions="0" * 64)
+    record = changed(make_record("tent"), samples=count, predictions="0" * 64)
     path = put(store, record).with_suffix(".npy")
     with path.open("wb") as file:
         file.write(_header(count))
@@ -164,7 +164,7 @@ def pickled_predictions(store: Store) -> None:
 
 
 def evil_names(store: Store) -> None:
-    keep(store, replace(make_record("tent"), label=EVIL, remarks=[EVIL]))
+    keep(store, changed(make_record("tent"), label=EVIL, remarks=[EVIL]))
     store.note_warnings({"w": EVIL})
 
 

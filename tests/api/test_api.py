@@ -44,8 +44,8 @@ def test_run_does_what_the_command_does(cli: Cli, small_suite: Path, tmp_path: P
     _, shown, _ = cli(*words, "--out", tmp_path / "run")
     assert "Reused 2 of 2 cells" in shown
     assert cli(*words, "--out", tmp_path / "other")[0] == 0
-    other = {record.cell.key: record.top1 for record in Store.open(tmp_path / "other").records()}
-    assert {record.cell.key: record.top1 for record in results.records} == other
+    other = {record.cell.key: record.scores.top1 for record in Store.open(tmp_path / "other").records()}
+    assert {record.cell.key: record.scores.top1 for record in results.records} == other
 
 
 def test_a_class_needs_no_package(small_suite: Path, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_class_needs_no_package(small_suite: Path, tmp_path: Path) -> None:
     assert "contrast" in shown or "cnt" in shown
     noisy = {"source": {}, "mine": Mine, "noisy": {"method": "mine", "noise": 100.0}}
     more = tta_bench.run(noisy, str(small_suite), limit=32, device="cpu", out=tmp_path / "run")
-    accuracy = {record.label: record.top1 for record in more.records if record.cell.name == "brightness"}
+    accuracy = {record.label: record.scores.top1 for record in more.records if record.cell.name == "brightness"}
     assert accuracy["source"] == accuracy["mine"] > accuracy["noisy (noise=100)"]
 
 

@@ -15,7 +15,7 @@ import pytest
 import tta_bench
 from tests.support.cli import Cli
 from tests.support.folders import ORDER, make_sweep, save
-from tests.support.records import keep, make_failure, make_record
+from tests.support.records import changed, keep, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -60,7 +60,7 @@ def test_a_failed_cell_has_its_reason_and_no_numbers(tmp_path: Path) -> None:
 
 def test_a_stream_over_several_tasks_has_a_row_for_each(tmp_path: Path) -> None:
     record = make_record("m", tasks=("fog", "snow"), scenario="continual", data={"kind": "k", "severity": 3})
-    found = tta_bench.frame(filled(tmp_path / "run", [replace(record, task_top1={"fog": 0.2, "snow": 0.8})]))
+    found = tta_bench.frame(filled(tmp_path / "run", [changed(record, task_top1={"fog": 0.2, "snow": 0.8})]))
     assert dict(zip(found["task"], found["accuracy"], strict=True)) == {"fog": 20.0, "snow": 80.0}
     assert found[["top5", "ece"]].isna().all(axis=None), "these are known for the whole stream only"
     assert list(found["severity"]) == [3, 3]

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.boards import changed_run, refused, signed, submit
 from tests.support.cli import Cli
+from tests.support.records import changed, changed_cell
 from tta_bench.board.check import REMEDIES
 from tta_bench.board.review import CHECKS
 from tta_bench.board.submission import read_board
@@ -48,7 +49,7 @@ def better_labels(record: Record, predictions: Predictions) -> tuple[Record, Pre
 
 
 def another_order(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, cell=replace(record.cell, stream="mine")), predictions)
+    return signed(changed(record, stream="mine"), predictions)
 
 
 def images_swapped(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
@@ -57,7 +58,7 @@ def images_swapped(record: Record, predictions: Predictions) -> tuple[Record, Pr
 
 
 def other_weights(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, cell=replace(record.cell, weights="0" * 16)), predictions)
+    return signed(changed(record, weights="0" * 16), predictions)
 
 
 def a_weaker_source(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
@@ -65,23 +66,24 @@ def a_weaker_source(record: Record, predictions: Predictions) -> tuple[Record, P
 
 
 def a_larger_batch(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    laps = [0.01] * (record.samples // 64)
-    cell = replace(record.cell, batch_size=64)
+    laps = [0.01] * (record.scores.samples // 64)
+    cell = changed_cell(record.cell, batch_size=64)
     return signed(
-        replace(record, cell=cell, batch_seconds=laps, seconds={**record.seconds, "adapt": sum(laps)}), predictions
+        changed(record, cell=cell, batch_seconds=laps, seconds={**record.measured.seconds, "adapt": sum(laps)}),
+        predictions,
     )
 
 
 def settings_by_task(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, cell=replace(record.cell, settings={"strength": 0.9})), predictions)
+    return signed(changed(record, settings={"strength": 0.9}), predictions)
 
 
 def an_easier_severity(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, cell=replace(record.cell, data={"kind": "digits-c", "severity": 1})), predictions)
+    return signed(changed(record, data={"kind": "digits-c", "severity": 1}), predictions)
 
 
 def a_script_as_label(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, label="<script>alert(1)</script>"), predictions)
+    return signed(changed(record, label="<script>alert(1)</script>"), predictions)
 
 
 FORGED: list[tuple[Callable[..., Any], str, bool, str, str]] = [
@@ -132,6 +134,6 @@ def without(run: Path, tmp_path: Path, pattern: str) -> Path:
 
 def test_a_part_of_a_stream_is_refused(board_run: Path, tmp_path: Path) -> None:
     def cut(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-        return signed(replace(record, cell=replace(record.cell, limit=600)), predictions)
+        return signed(changed(record, limit=600), predictions)
 
     refused(submit(changed_run(board_run, tmp_path / "f", cut), tmp_path / "mine"), "complete", "is a part of a stream")

@@ -14,7 +14,7 @@ import pytest
 from tests.support import boards
 from tests.support.boards import ENTRY, changed_run, refused, signed, submit, whole_record, whole_run
 from tests.support.cli import Cli
-from tests.support.records import keep
+from tests.support.records import changed, changed_cell, keep
 from tta_bench.board.check import check
 from tta_bench.board.review import Review
 from tta_bench.board.submission import FILE, RUN, Entry, Rerun, Retraction, read_board, read_entry, read_submission
@@ -79,9 +79,9 @@ def test_files_beside_the_two_are_refused(good: Path, name: str) -> None:
 
 def renamed(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
     """Somebody else's row under our name, with other confidences, so that no digest is theirs."""
-    cell = replace(record.cell, method="mine", settings={"strength": 0.2}, method_code="mine")
+    cell = changed_cell(record.cell, method="mine", settings={"strength": 0.2}, method_code="mine")
     return signed(
-        replace(record, cell=cell, label="mine"),
+        changed(record, cell=cell, label="mine"),
         replace(predictions, confidence=predictions.confidence - np.float32(0.01)),
     )
 
@@ -121,7 +121,7 @@ def test_a_retraction_keeps_the_entry_and_says_why(board_run: Path, tmp_path: Pa
 
 
 def other_settings(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, cell=replace(record.cell, settings={**record.cell.settings, "lr": 1.0})), predictions)
+    return signed(changed(record, settings={**record.cell.spec.settings, "lr": 1.0}), predictions)
 
 
 def test_the_closed_division_has_the_suites_settings(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_weights_that_nobody_knows_are_open_until_a_maintainer_names_them(
     assert not review.accepted
     assert {point.check for point in review.open} == {"weights"}
     assert "### Not checked here" in review.comment()
-    assert check(folder, weights=[found[0][0].cell.weights])[0].accepted
+    assert check(folder, weights=[found[0][0].cell.found.weights])[0].accepted
 
 
 def test_bad_input_is_one_line(cli: Cli, tmp_path: Path, board_run: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_rerun_is_noted(board_run: Path, tmp_path: Path) -> None:
 def test_a_suite_that_is_not_installed_is_refused(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "unheard-of")
     record, predictions = whole_record("mine", "contrast", 0)
-    keep(store, replace(record, cell=replace(record.cell, suite="unheard-of")), predictions)
+    keep(store, changed(record, suite="unheard-of"), predictions)
     pack(store.folder, tmp_path / "x.zip")
     refused(submit(store.folder, tmp_path / "mine"), "suites", "suite 'unheard-of' is not one of this board")
 

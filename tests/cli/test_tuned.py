@@ -58,7 +58,8 @@ def test_tune_writes_what_run_takes(cli: Cli, tmp_path: Path) -> None:
     assert said in " ".join(shown.split()), "a later report says it too"
     assert said in (run / "report" / "report.md").read_text()
     lr = entry.settings["lr"]
-    assert {record.cell.settings["lr"] for record in Store.open(run).records() if record.cell.method == "tent"} == {lr}
+    cells = [record.cell.spec for record in Store.open(run).records()]
+    assert {spec.settings["lr"] for spec in cells if spec.method == "tent"} == {lr}
 
 
 def test_a_criterion_without_labels_scores_rows_in_bf16(cli: Cli, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_cell_that_kills_every_worker_is_lost_with_the_logs_last_lines(store: 
         return save_made(ticket, store)
 
     records, lost = coordinate(Made(2, die), store, make_specs(3, 1, 1), retries=2)
-    assert sorted(record.cell.method for record in records.values()) == ["m2", "source"]
+    assert sorted(record.cell.spec.method for record in records.values()) == ["m2", "source"]
     assert tries == {"source": 1, "m2": 1, "m1": 3}
     (one,) = lost
     assert str(one).startswith("m1 on t0, seed 0: lost: worker 0 on ")
@@ -252,7 +252,7 @@ def test_workers_of_a_cancelled_job_are_not_replaced(store: Store) -> None:
 
     engine = Made(2, cancel)
     records, lost = coordinate(engine, store, make_specs(3, 1, 1))
-    assert [record.cell.method for record in records.values()] == ["source"]
+    assert [record.cell.spec.method for record in records.values()] == ["source"]
     assert {one.reason for one in lost} == {"its job was cancelled with `tta-bench status --cancel`"}
     assert engine.submitted == [2]
 
@@ -332,7 +332,7 @@ def test_a_record_that_is_gone_is_made_again(store: Store, soon: None) -> None:
 def test_a_record_that_is_always_gone_is_lost_with_the_reason(store: Store, soon: None) -> None:
     engine = Made(1, vanish(99))
     records, lost = coordinate(engine, store, make_specs(3, 1, 1), retries=1)
-    assert sorted(record.cell.method for record in records.values()) == ["m2", "source"]
+    assert sorted(record.cell.spec.method for record in records.values()) == ["m2", "source"]
     (one,) = lost
     assert one.spec.method == "m1"
     assert one.reason.endswith(" was written, but is not there")

@@ -32,7 +32,7 @@ def test_local_jobs_give_the_records_of_a_plain_run(home: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert results(home / "local") == results(home / "plain")
     assert len(ended(home / "local")) == len(set(ended(home / "local"))) == CELLS
-    environments = [record.environment for record in Store.open(home / "local").records()]
+    environments = [record.measured.environment for record in Store.open(home / "local").records()]
     assert all(found["shared"] and found["host"] for found in environments)
     again = run(home, "local", "--jobs", 2)
     assert f"Reused {CELLS} of {CELLS} cells" in again.stdout

@@ -47,7 +47,7 @@ def test_source_comes_first_and_expensive_cells_next() -> None:
     made, in_seconds = tickets(specs, hints, [slow])
     assert in_seconds
     tent = next(ticket for ticket in made if ticket.spec.method == "tent")
-    assert tent.cost == pytest.approx(sum(slow.seconds[part] for part in ("adapt", "load", "build")))
+    assert tent.cost == pytest.approx(sum(slow.measured.seconds[part] for part in ("adapt", "load", "build")))
     dpal = next(ticket for ticket in made if ticket.spec.method == "dpal")
     assert dpal.cost == pytest.approx(2 * tent.cost, rel=1e-3), "unknown costs follow from the passes"
 

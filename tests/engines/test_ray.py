@@ -45,7 +45,7 @@ def test_ray_gives_the_records_of_a_plain_run_whoever_is_killed(home: Path, ray:
     assert done.returncode == 0, done.stdout + done.stderr
     assert results(folder) == results(home / "plain")
     assert len(ended(folder)) == len(set(ended(folder)))
-    assert all(record.environment["shared"] for record in Store.open(folder).records()), "one of several cores"
+    assert all(record.measured.environment["shared"] for record in Store.open(folder).records()), "one of several cores"
 
 
 def test_a_ray_head_that_is_killed_costs_a_restart(home: Path, ray: ray_cluster.Cluster) -> None:

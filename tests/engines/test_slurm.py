@@ -158,7 +158,7 @@ def test_a_cell_that_is_longer_than_the_time_limit_is_lost_with_the_reason(
     assert "was stopped by SIGTERM: " in lost
     assert "DUE TO TIME LIMIT" in lost
     assert lost.endswith("(tried once)")
-    assert [record.cell.method for record in Store.open(home / "limit").records()] == ["source"]
+    assert [record.cell.spec.method for record in Store.open(home / "limit").records()] == ["source"]
     assert not list((home / "limit" / "cells").glob(".*")), "the cell is dropped cleanly"
 
 

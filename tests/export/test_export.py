@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +17,7 @@ import pytest
 
 import tta_bench
 from tests.support.cli import Cli
-from tests.support.records import keep, make_failure, make_record
+from tests.support.records import changed, keep, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.export import Content, base, wandb_
 from tta_bench.export.content import collect
@@ -70,7 +69,7 @@ def test_batches_that_were_only_predicted_have_no_time(tmp_path: Path) -> None:
     record = make_record("m", live=Live(1))
     seconds = [0.1, 0.0] * 5
     adapted = [0, 2, 4, 6, 8]
-    keep(store, replace(record, batch_seconds=seconds, adapted_batches=adapted, schedule=schedule_digest(adapted)))
+    keep(store, changed(record, batch_seconds=seconds, adapted_batches=adapted, schedule=schedule_digest(adapted)))
     (made,) = collect(Runs([store.folder])).runs
     assert [end for end, _ in made.curves["adapt_ms_per_image"]] == [10, 30, 50, 70, 90]
     assert len(made.curves["running_accuracy"]) == 10
@@ -79,7 +78,7 @@ def test_batches_that_were_only_predicted_have_no_time(tmp_path: Path) -> None:
 def test_a_stream_over_several_tasks_has_each_tasks_accuracy(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     record = make_record("m", tasks=("fog", "snow"), scenario="continual")
-    keep(store, replace(record, task_top1={"fog": 0.2, "snow": 0.8}))
+    keep(store, changed(record, task_top1={"fog": 0.2, "snow": 0.8}))
     (made,) = collect(Runs([store.folder])).runs
     assert made.numbers["accuracy"] == pytest.approx(50)
     assert (made.numbers["accuracy of fog"], made.numbers["accuracy of snow"]) == pytest.approx((20, 80))

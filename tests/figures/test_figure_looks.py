@@ -154,6 +154,6 @@ def test_a_run_notes_after_which_batches_a_method_was_reset(cli: Cli, small_suit
     command = ("run", "--suite", small_suite, "--limit", 96, "--out", out, "--methods", "sar")
     assert cli(*command, "--set", "sar.reset_threshold=10")[0] == 0  # an entropy that is always below
     for record in Store.open(out).records():
-        assert record.resets == len(record.reset_batches) > 0
+        assert record.measured.resets == len(record.measured.reset_batches) > 0
     lines = [line for panel in curve.data(out).panels for line in panel.lines]
     assert all(set(line.resets) <= {32, 64, 96} and line.resets for line in lines)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.support.folders import ORDER, make_inspection, save
-from tests.support.records import make_failure, make_record
+from tests.support.records import changed, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.figures import attention, correlation, curve, kinds, pareto, style, sweep, tsne
 from tta_bench.inspect.inspection import Inspection
@@ -32,7 +31,7 @@ def test_curve_is_the_accuracy_of_all_images_so_far(run: Path) -> None:
 @pytest.mark.filterwarnings("error")
 def test_control_characters_in_a_label_are_not_drawn(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
-    save(store, replace(make_record("m", 0.5), label="m\x1b[31m\nx"), ORDER < 50)
+    save(store, changed(make_record("m", 0.5), label="m\x1b[31m\nx"), ORDER < 50)
     with style.house_style():
         found, figure = kinds.make("curve", store.folder, {})
         style.save(figure, tmp_path / "curve", ("png",))
@@ -42,7 +41,7 @@ def test_control_characters_in_a_label_are_not_drawn(tmp_path: Path) -> None:
 def test_curve_averages_seeds_and_marks_the_resets_of_all(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     for seed, correct, batch in ((0, ORDER < 50, 2), (1, ORDER >= 50, 7)):
-        save(store, replace(make_record("m", 0.5, seed=seed), resets=1, reset_batches=[batch]), correct)
+        save(store, changed(make_record("m", 0.5, seed=seed), resets=1, reset_batches=[batch]), correct)
     (line,) = curve.data(store.folder).panels[0].lines
     np.testing.assert_allclose(line.accuracy[[0, 4, 9]], [50, 50, 50])
     np.testing.assert_allclose(line.spread[[0, 9]], [100 / np.sqrt(2), 0], atol=1e-9)
@@ -52,7 +51,7 @@ def test_curve_averages_seeds_and_marks_the_resets_of_all(tmp_path: Path) -> Non
 def test_curve_notes_what_is_missing(run: Path) -> None:
     store = Store(run)
     store.save(make_failure("broken", "no luck", task="fog"), None)
-    save(store, replace(make_record("old", 0.5, task="fog"), resets=3))
+    save(store, changed(make_record("old", 0.5, task="fog"), resets=3))
     found = curve.data(run, tasks=["fog"])
     assert [line.label for line in found.panels[0].lines] == ["source", "better", "old"]
     assert "Left out: broken, not done on fog" in found.notes
@@ -69,7 +68,7 @@ def test_a_curve_leaves_out_streams_on_which_nothing_is_done(run: Path) -> None:
 
 
 def test_the_last_batch_may_be_short() -> None:
-    record = replace(make_record("m", batch_size=32), samples=100)
+    record = changed(make_record("m", batch_size=32), samples=100)
     np.testing.assert_array_equal(curve.batch_ends(record), [32, 64, 96, 100])
 
 
@@ -84,7 +83,7 @@ def test_pareto_weighs_accuracy_against_passes_or_time(run: Path) -> None:
 def test_pareto_notes_times_from_several_machines(run: Path) -> None:
     other = {"device_name": "chip", "threads": 2, "packages": {"torch": "2.16.0"}}
     for task in ("fog", "snow"):
-        save(Store(run), replace(make_record("later", 0.6, task=task), environment=other))
+        save(Store(run), changed(make_record("later", 0.6, task=task), environment=other))
     note = "Times were measured under different conditions: chip, 2 threads, torch 2.16.0 and "
     note += "chip, 2 threads, torch unknown; --cost passes does not depend on them"
     assert note in pareto.data(run, "time", ["later"]).notes, "the Source that it is compared with counts, too"
@@ -139,7 +138,7 @@ def test_the_paper_of_a_suite_names_the_axis(tmp_path: Path) -> None:
     for label in ("rho-0", "rho-0.5"):
         settings = {key: value for key, value in suite.methods[label].items() if key != "method"}
         record = make_record("dpal", task="speckle_noise", suite=suite.name, data=suite.data, settings=settings)
-        save(store, replace(record, label=label))
+        save(store, changed(record, label=label))
     assert sweep.data(tmp_path / "run").axis == "ρ of the prediction networks"
 
 

@@ -112,7 +112,7 @@ def test_the_table_of_a_sweep(folder: Path) -> None:
 def test_a_report_shows_one_speed_and_names_the_others(folder: Path) -> None:
     records = Store.open(folder).records()
     found = comparison(records, [("stream_speed", "2")])
-    assert {record.cell.live for record in found.records} == {Live(2)}
+    assert {record.cell.spec.live for record in found.records} == {Live(2)}
     assert any("stream_speed=" in note for note in map(str, comparison(records).notes))
 
 

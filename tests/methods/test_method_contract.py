@@ -34,7 +34,7 @@ def built(name: str, model: Any = None, **params: Any) -> Method:
     params = {**QUICK.get(name, {}), **needed(name), **params}
     method = build_method(name, model or model_for(name), num_classes=10, batch_size=8, params=params)
     if method.needs_source:
-        method.prepare(stream(count=2, seed=7))
+        method.prepare(stream(count=2, seed=7), [torch.arange(8)] * 2 if method.uses_labels else None)
     return method
 
 
@@ -197,6 +197,10 @@ def test_eata_without_its_anchor_needs_no_source_data() -> None:
         ("sotta", {"update_frequency": 0}, "update_frequency is 0, expected 1 or more"),
         ("rotta", {"bn_momentum": 1.5}, "bn_momentum is 1.5, expected 0 to 1"),
         ("sotta", {"confidence_threshold": 1.5}, "confidence_threshold is 1.5, expected 0 to 1"),
+        ("rmt", {"temperature": 0.0}, "temperature is 0.0, expected a number above 0"),
+        ("rmt", {"projection_dim": 0}, "projection_dim is 0, expected 1 or more"),
+        ("rmt", {"warmup_steps": -1}, "warmup_steps is -1, expected 0 or more"),
+        ("rmt", {"optimizer": "adamw"}, "optimizer: expected 'sgd' or 'adam', got 'adamw'"),
         ("sotta", {"lr": -1.0}, "lr is -1.0, expected 0 or more"),
         ("foa", {"fitness_lambda": -1.0}, "fitness_lambda is -1.0, expected 0 or more"),
         ("tent", {"lr": float("nan")}, "lr: expected a number or none, got nan"),

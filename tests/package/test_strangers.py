@@ -19,7 +19,7 @@ import pytest
 import tta_bench
 from tests.support.cli import Cli
 from tests.support.folders import make_run
-from tests.support.records import keep, make_cell, make_record, predict
+from tests.support.records import changed, keep, make_cell, make_record, predict
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole
 from tta_bench.records.predictions import ROW, _header
@@ -97,7 +97,7 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
 
 def test_a_record_of_billions_of_images_takes_no_memory(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
-    record = replace(keep(store, make_record("sar")), samples=2**36)
+    record = changed(keep(store, make_record("sar")), samples=2**36)
     path = store.prediction_file(record.cell)
     with path.open("wb") as file:
         file.write(_header(2**36))
@@ -164,9 +164,9 @@ def test_a_table_of_its_own_that_leads_elsewhere_is_not_followed(tmp_path: Path,
 def evil_run(folder: Path) -> Path:
     store = Store.create(folder, "s")
     keep(store, make_record("source"))
-    record = replace(make_record("tent", 0.6), label=EVIL, remarks=["<img src=x>\x1b]0;title\x07"])
+    record = changed(make_record("tent", 0.6), label=EVIL, remarks=["<img src=x>\x1b]0;title\x07"])
     keep(store, record)
-    keep(store, replace(make_record("sar"), status="failed", reason="@SUM(A1)\x1b[31m<b>", label="-1+1"))
+    keep(store, changed(make_record("sar"), status="failed", reason="@SUM(A1)\x1b[31m<b>", label="-1+1"))
     store.note_warnings({"w": "<i>odd</i>\x1b[2J"})
     return folder
 

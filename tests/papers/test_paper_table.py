@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.papers import row, shipped
-from tests.support.records import make_record
+from tests.support.records import changed, make_record
 from tta_bench.report.paper import paper_table
 from tta_bench.report.rows import compare
 
@@ -29,7 +29,7 @@ def test_measured_paper_and_difference_follow_each_other() -> None:
 
 def test_an_average_is_compared_over_the_same_tasks() -> None:
     """The paper's own average covers tasks that were not run."""
-    some = [record for record in shipped("source", top1=0.5) if record.cell.tasks[0] in ("fog", "contrast")]
+    some = [record for record in shipped("source", top1=0.5) if record.cell.spec.tasks[0] in ("fog", "contrast")]
     table = paper_table(compare(some))
     assert table is not None
     assert row(table, "source, paper")["Avg."] == "44.1"  # fog 56.5, contrast 31.8; 51.0 over all
@@ -64,14 +64,14 @@ def test_rows_that_are_not_comparable_say_why(method: str, change: dict[str, Any
 
 
 def test_the_released_dpal_is_shown_beside_the_papers() -> None:
-    records = [replace(r, score_point="perturbed") for r in shipped("dpal-official")]
+    records = [changed(r, score_point="perturbed") for r in shipped("dpal-official")]
     table = paper_table(compare(records))
     assert row(table, "dpal-official, paper")["Avg."] == "67.0 ±0.1"
     assert "scored perturbed: the paper's text" in str(table.notes[0])
 
 
 def test_another_score_point_is_a_reason() -> None:
-    table = paper_table(compare([replace(r, score_point="perturbed") for r in shipped("sar")]))
+    table = paper_table(compare([changed(r, score_point="perturbed") for r in shipped("sar")]))
     assert "scored perturbed, the paper's pre-update" in str(table.notes[0])
 
 

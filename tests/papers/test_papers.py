@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Cli
 from tests.support.papers import row, shipped
-from tests.support.records import keep, make_record
+from tests.support.records import changed, keep, make_record
 from tta_bench.corruptions import CORRUPTIONS
 from tta_bench.errors import UserError
 from tta_bench.papers import paper as papers
@@ -104,7 +103,7 @@ def test_the_released_sar_numbers_are_normalised_in_another_way() -> None:
     assert str(table.notes[0]) == (
         "Not comparable, a: images normalised with mean 0.5, 0.5, 0.5, the paper's with 0.485, 0.456, 0.406."
     )
-    others = [replace(r, cell=replace(r.cell, model="resnet50_gn.a1h_in1k")) for r in shipped("sar")]
+    others = [changed(r, model="resnet50_gn.a1h_in1k") for r in shipped("sar")]
     assert row(paper_table(compare(others), "sar"), "sar")["paper"] == "37.2 ±0.6"
 
 

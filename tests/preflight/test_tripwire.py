@@ -19,6 +19,7 @@ from tta_bench.models.source import SourceModel
 from tta_bench.notes import warning
 from tta_bench.papers.baseline import SourceRow, source_row
 from tta_bench.papers.paper import PaperTable, Published, load
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.report.paper_conditions import why_not
 from tta_bench.report.rows import Row
@@ -26,7 +27,6 @@ from tta_bench.report.runs import Runs
 from tta_bench.runs import tripwire
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 from tta_bench.streams.scenarios import scenario_of
 
 HALF = (0.5, 0.5, 0.5)
@@ -119,7 +119,7 @@ def test_too_few_images_clear_no_warning(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_report_warns_about_the_weights_it_shows(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "s")
     keep(store, make_record("sar"))
-    used = make_record("sar").cell.weights
+    used = make_record("sar").cell.found.weights
     store.note_warnings({"others": "not of these records", used: "far off"})
     assert Runs([tmp_path / "run"]).warnings() == [warning("far off")]
 

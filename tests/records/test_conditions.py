@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from tests.support.records import make_cell, make_failure, make_record
+from tests.support.records import changed, make_cell, make_failure, make_record
 from tta_bench.errors import UserError
 from tta_bench.records.conditions import Conditions, TimeConditions, scenario_label
 from tta_bench.records.live import Live
@@ -61,7 +61,7 @@ def test_the_method_is_no_condition() -> None:
 
 
 def test_a_scenario_shows_its_settings() -> None:
-    assert scenario_label(make_cell("a", scenario="mixed")) == "mixed"
+    assert scenario_label(make_cell("a", scenario="mixed").spec) == "mixed"
     shifts = [
         make_record(m, scenario="label-shift", scenario_settings={"imbalance": x}) for m, x in (("a", 1e3), ("b", 5e5))
     ]
@@ -73,7 +73,7 @@ def test_a_scenario_shows_its_settings() -> None:
 
 
 def sized(record: Record, images: int) -> Record:
-    return replace(record, samples=images)
+    return changed(record, samples=images)
 
 
 SHORT = sized(make_record("a", task="short"), 50)
@@ -111,7 +111,7 @@ def test_a_longer_task_is_not_whole_under_the_limit() -> None:
 
 def test_times_share_chip_threads_torch_and_spinning() -> None:
     def on(method: str, **environment: Any) -> Record:
-        return replace(make_record(method), environment={"device_name": "chip", "threads": 1, **environment})
+        return changed(make_record(method), environment={"device_name": "chip", "threads": 1, **environment})
 
     assert machines_of(compare([on("a"), on("b")])) == ["chip, 1 thread"]
     spun = compare([on("a"), on("b", GOMP_SPINCOUNT="10000")])

@@ -6,13 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.records import keep, make_record, predict
+from tests.support.records import changed, changed_cell, keep, make_record, predict
 from tta_bench.errors import UserError
 from tta_bench.files import process_name, write_whole
 from tta_bench.records.predictions import Predictions
@@ -56,7 +55,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_changed_settings_never_reuse_old_cells(tmp_path: Path, change: dict[str, object]) -> None:
     store, record = Store.create(tmp_path / "run", "s"), make_record("sar")
     store.save(record, None)
-    assert store.find(replace(record.cell, **change)) is None  # type: ignore[arg-type]
+    assert store.find(changed_cell(record.cell, **change)) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"schema": 1}', '{"schema": 99}'])
@@ -202,7 +201,7 @@ def test_an_edited_accuracy_is_refused_even_with_a_fresh_digest(tmp_path: Path) 
     store = Store.create(tmp_path / "run", "s")
     record = keep(store, make_record("sar", 0.5))
     path = store.prediction_file(record.cell).with_suffix(".json")
-    path.write_bytes(replace(record, top1=0.99).to_bytes())
+    path.write_bytes(changed(record, top1=0.99).to_bytes())
     with pytest.raises(UserError, match=r"its top1 is 0\.99, but its predictions give 0\.5"):
         Runs([store.folder])
     (edited,) = store.records()
@@ -226,7 +225,7 @@ def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
         store.records()
     moved = store.set_damaged_aside()
     assert {path.suffix for path in moved} == {".json", ".npy"}
-    assert [record.cell.method for record in store.records()] == ["sar"]
+    assert [record.cell.spec.method for record in store.records()] == ["sar"]
 
 
 def test_labels_that_differ_within_a_stream_are_refused(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_newest_group_of_whole_streams_is_shown_and_the_others_are_named() -
 
 def test_newer_is_what_was_finished_later() -> None:
     found = comparison([*MIXED, made("tent", 4, scenario="mixed")])
-    assert {record.cell.scenario for record in found.records} == {"mixed"}
+    assert {record.cell.spec.scenario for record in found.records} == {"mixed"}
     assert any(
         "2 records with scenario=normal, limit=64; " in note
         for note in map(str, comparison([*MIXED, made("tent", 3, limit=64), made("tent", 4, scenario="mixed")]).notes)
@@ -52,7 +52,7 @@ def test_newer_is_what_was_finished_later() -> None:
 
 def test_without_whole_streams_the_newest_part_is_shown() -> None:
     found = comparison([made("sar", 1, limit=32), made("sar", 3, limit=64), made("sar", 2, limit=16)])
-    assert found.rows[0].first.cell.limit == 64
+    assert found.rows[0].first.cell.spec.limit == 64
     assert any(note.startswith("NOT REPORTABLE: only the first 64") for note in map(str, found.notes))
 
 
@@ -66,7 +66,7 @@ def test_the_note_of_a_group_leads_to_it(filter_: str) -> None:
 def test_filters_of_one_key_mean_either_and_of_several_keys_all() -> None:
     records = [made(method, 1, seed=seed, task=task) for method in "abc" for seed in (0, 1) for task in ("fog", "snow")]
     found = comparison(records, [("method", "a"), ("method", "b"), ("seed", "1"), ("task", "fog")])
-    assert [(r.label, r.cell.seed, r.cell.name) for r in found.records] == [("a", 1, "fog"), ("b", 1, "fog")]
+    assert [(r.label, r.cell.spec.seed, r.cell.name) for r in found.records] == [("a", 1, "fog"), ("b", 1, "fog")]
 
 
 def test_what_is_unfair_within_a_group_is_still_refused() -> None:
@@ -84,7 +84,7 @@ def test_what_is_unfair_within_a_group_is_still_refused() -> None:
 
 def test_each_table_has_its_own_groups() -> None:
     records = [made("sar", 1), made("sar", 5, suite="t", limit=64), made("sar", 2, suite="t", limit=32)]
-    assert [(one.suite, one.rows[0].first.cell.limit) for one in comparisons(records)] == [("s", None), ("t", 64)]
+    assert [(one.suite, one.rows[0].first.cell.spec.limit) for one in comparisons(records)] == [("s", None), ("t", 64)]
     with pytest.raises(UserError, match=r"several tables \(s, t\): choose one with --where suite=NAME"):
         comparison(records)
     assert comparison(records, [("suite", "t")]).suite == "t"

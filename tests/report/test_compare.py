@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.cli import Cli
-from tests.support.records import keep, make_failure, make_record, predict
+from tests.support.records import changed, keep, make_failure, make_record, predict
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -100,24 +99,24 @@ def test_different_score_points_are_reported(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for task in ("fog", "snow"):
         order = np.random.default_rng([0, len(task)]).permutation(IMAGES)
-        save(store, replace(make_record("dpal", task=task), score_point="perturbed"), order, rng.random(IMAGES) < 0.6)
+        save(store, changed(make_record("dpal", task=task), score_point="perturbed"), order, rng.random(IMAGES) < 0.6)
     runs = Runs([tmp_path])
     found = differences.difference(compare(runs.records), "source", "dpal", runs)
     assert "WARNING scored at different points: source pre-update, dpal perturbed." in map(str, found.notes)
 
 
 def test_a_row_is_found_without_its_settings_if_it_is_the_only_one() -> None:
-    rows = [replace(make_record("tent"), label="tent (lr=0.1)"), make_record("source")]
+    rows = [changed(make_record("tent"), label="tent (lr=0.1)"), make_record("source")]
     found = compare(rows)
     assert differences.find_row(found, "tent").label == differences.find_row(found, "tent (lr=0.1)").label
     twin = make_record("sar")
     assert differences.find_row(found, "sou").label == "source"
-    both = compare([*rows, replace(twin, label="tent (lr=0.2)")])
+    both = compare([*rows, changed(twin, label="tent (lr=0.2)")])
     with pytest.raises(
         UserError, match=r"'tent' may be any of 2 rows of s: name one of 'tent \(lr=0.1\)', 'tent \(lr=0.2"
     ):
         differences.find_row(both, "tent")
-    exact = compare([*rows, replace(twin, label="tent")])
+    exact = compare([*rows, changed(twin, label="tent")])
     assert differences.find_row(exact, "tent").label == "tent"
 
 

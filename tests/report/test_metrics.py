@@ -24,7 +24,7 @@ def share_of_zeros(predictions, record):
     "Share of predictions of class 0."
     return float((predictions.prediction == 0).mean())
 
-quarter = lambda predictions, record: {task: 0.25 for task in record.cell.tasks}
+quarter = lambda predictions, record: {task: 0.25 for task in record.cell.spec.tasks}
 sure = Metric(quarter, "sure %", digits=1, better="higher")
 breaks = Metric(lambda predictions, record: 1 / 0)
 nothing = Metric(lambda predictions, record: float("nan"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.papers import row, shipped
-from tests.support.records import make_record
+from tests.support.records import changed, make_record
 from tta_bench.measure.ratio import Ratio
 from tta_bench.records.record import Record
 from tta_bench.report.paper import paper_table
@@ -21,7 +20,7 @@ from tta_bench.report.tables import layout, time_table
 def timed(method: str, seconds: list[float], **changes: Any) -> Record:
     """A record of the cost suite whose batches of 64 took this long."""
     (record,) = shipped(method, "cost", **changes)
-    return replace(
+    return changed(
         record, samples=64 * len(seconds), batch_seconds=seconds, seconds={"adapt": sum(seconds), "prepare": 0}
     )
 

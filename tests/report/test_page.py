@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from configparser import ConfigParser
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.support.pages import EVIL, Reader, data, large_page, made, predictions
 from tests.support.papers import shipped
-from tests.support.records import make_failure, make_record
+from tests.support.records import changed, make_failure, make_record
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.report.leaderboard import CLOSE_NOTE, Close
@@ -32,7 +31,7 @@ def large() -> str:
 
 def test_a_name_is_text_wherever_it_comes_from() -> None:
     evil = make_record(EVIL, task=EVIL, settings={EVIL: EVIL})
-    evil = replace(evil, environment={EVIL: EVIL, "device_name": EVIL, "threads": 1}, score_point=EVIL)
+    evil = changed(evil, environment={EVIL: EVIL, "device_name": EVIL, "threads": 1}, score_point=EVIL)
     failed = make_failure("tent", f"{EVIL} --> {{{{ title }}}}", task=EVIL)
     text = made([evil, failed], title=f"{EVIL}</title>", warnings=(EVIL,))
     seen = Reader(text)
@@ -104,7 +103,7 @@ def test_notes_and_warnings_are_shown() -> None:
 
 def test_settings_and_environment_of_each_row_are_shown() -> None:
     first = make_record("tent", settings={"lr": 0.125, "seed": 0})
-    second = replace(
+    second = changed(
         make_record("tent", settings={"lr": 0.125, "seed": 1}, seed=1), environment={"device_name": "other"}
     )
     seen = Reader(made([first, second])).text
@@ -208,7 +207,7 @@ def test_published_numbers_are_shown_with_the_reasons_against_comparing() -> Non
 
 
 def test_names_are_text_beside_published_numbers_too() -> None:
-    odd = [replace(record, label=EVIL) for record in shipped("source")]
+    odd = [changed(record, label=EVIL) for record in shipped("source")]
     text = made([*shipped("sar"), *odd])
     assert f"Not in the paper: {EVIL}." in Reader(text).text
     assert EVIL not in text
@@ -216,5 +215,5 @@ def test_names_are_text_beside_published_numbers_too() -> None:
 
 def test_a_slow_first_batch_is_a_warning_here_too() -> None:
     record = make_record("slow")
-    slow = replace(record, batch_seconds=[60.0, *record.batch_seconds[1:]])
+    slow = changed(record, batch_seconds=[60.0, *record.measured.batch_seconds[1:]])
     assert "WARNING first batch far slower" in Reader(made([make_record("source"), slow])).text

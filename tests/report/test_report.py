@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from tests.support.records import keep, make_failure, make_record
+from tests.support.records import changed, keep, make_failure, make_record
 from tta_bench.errors import UserError, clean
 from tta_bench.notes import info
 from tta_bench.records.record import Record
@@ -81,7 +80,7 @@ def test_the_time_table() -> None:
 
 def test_times_are_separated_by_torch_version() -> None:
     def on(torch: str, record: Record) -> Record:
-        return replace(record, environment={**record.environment, "packages": {"torch": torch}})
+        return changed(record, environment={**record.measured.environment, "packages": {"torch": torch}})
 
     source, sar = make_record("source"), make_record("sar", ms=3)
     same = [*map(str, time_table(compare([on("2.15.0", source), on("2.15.0", sar)])).notes)]
@@ -97,7 +96,7 @@ def test_times_are_separated_by_torch_version() -> None:
 
 def test_times_of_a_shared_device_are_left_out_where_others_are_not() -> None:
     source, alone, fast = make_record("source"), make_record("sar", ms=3), make_record("sar", ms=30, task="snow")
-    shared = replace(fast, environment={**fast.environment, "shared": True})
+    shared = changed(fast, environment={**fast.measured.environment, "shared": True})
     table = time_table(compare([source, alone, shared]))
     assert "Left out of times, 1 cell measured on chip, 2 threads, shared with other jobs: sar on snow, seed 0." in map(
         str, table.notes
@@ -148,7 +147,7 @@ def test_a_compiled_row_is_compared_with_the_compiled_source() -> None:
 )
 def test_the_note_on_warm_up_is_true_for_streams_of_one_batch(batches: tuple[int, int], said: str) -> None:
     records = [
-        replace(
+        changed(
             make_record("sar", seed=seed), batch_seconds=[0.1] * count, environment={"device_name": "c", "threads": 1}
         )
         for seed, count in enumerate(batches)
@@ -185,7 +184,7 @@ def test_parts_of_streams_are_left_out_or_marked() -> None:
 def test_results_of_old_code_are_replaced() -> None:
     old, new = make_record("sar", 0.1, method_code="old"), make_record("sar", 0.2, method_code="new")
     comparison = compare([old, new])
-    assert [row.first.top1 for row in comparison.rows] == [0.2]
+    assert [row.first.scores.top1 for row in comparison.rows] == [0.2]
     assert "Skipped 1 record: code or data changed since they were made." in map(str, comparison.notes)
 
 
@@ -245,14 +244,14 @@ def test_fewer_seeds_are_reported() -> None:
 
 
 def test_a_second_forward_shows_in_the_counts() -> None:
-    record = replace(make_record("dpal"), score_point="perturbed", sample_forwards=200, needs_source=True)
+    record = changed(make_record("dpal"), score_point="perturbed", sample_forwards=200, needs_source=True)
     table = accuracy_table(compare([record]))
     assert [entry(table, "dpal", column) for column in ("scored", "fwd", "src")] == ["perturbed", "2.00", "yes"]
 
 
 def test_ablations_show_variants_and_their_settings() -> None:
     records = [
-        replace(
+        changed(
             make_record("dpal", 0.1 * n, settings={"shift_tokens": n, "lr": 0.1}, suite="my-ablation"), label=f"t{n}"
         )
         for n in (1, 2)

@@ -18,7 +18,7 @@ def test_a_seed_that_is_set_makes_one_row_over_all_seeds(cli: Cli, small_suite: 
     assert "WARNING" not in shown
     rows = compare(Runs([tmp_path / "run"]).records).rows
     found = {
-        row.label.split(" (")[0] + str(" (" in row.label): sorted(r.cell.seed for r in row.records) for row in rows
+        row.label.split(" (")[0] + str(" (" in row.label): sorted(r.cell.spec.seed for r in row.records) for row in rows
     }
     assert found == {"dpalFalse": [0, 0, 1, 1], "dpalTrue": [0, 0, 1, 1]}
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Cli
-from tests.support.records import keep, make_record
+from tests.support.records import changed, keep, make_record
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import costs, leaderboard
@@ -49,7 +48,7 @@ def test_an_output_folder_that_is_a_file_is_refused_before_anything_is_shown(
 
 def with_first(seconds: float, method: str = "tent") -> Record:
     record = make_record(method)
-    return replace(record, batch_seconds=[seconds, *record.batch_seconds[1:]])
+    return changed(record, batch_seconds=[seconds, *record.measured.batch_seconds[1:]])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_a_first_batch_far_slower_than_the_others_is_noted(seconds: float, is_sl
 
 
 def test_slow_batches_all_over_or_a_single_batch_are_not_noted() -> None:
-    alike = replace(make_record("tent"), batch_seconds=[9.0] * 10)
-    alone = replace(make_record("tent"), batch_seconds=[9.0])
+    alike = changed(make_record("tent"), batch_seconds=[9.0] * 10)
+    alone = changed(make_record("tent"), batch_seconds=[9.0])
     assert costs.slow_first_batch(alike) is None
     assert costs.slow_first_batch(alone) is None

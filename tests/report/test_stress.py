@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.support.cli import Cli
-from tests.support.records import keep, make_failure, make_record
+from tests.support.records import changed, keep, make_failure, make_record
 from tests.support.works import CPU, requests
 from tta_bench import registry
 from tta_bench.measure import confidence
@@ -118,13 +117,13 @@ def folder(tmp_path: Path) -> Path:
     falls[200:] = 3
     for method, own in (("source", source), ("falls", falls)):
         for seed in (0, 1):
-            record = replace(make_record(method, seed=seed, batch_size=20), samples=400, batch_seconds=[0.1] * 20)
+            record = changed(make_record(method, seed=seed, batch_size=20), samples=400, batch_seconds=[0.1] * 20)
             keep(store, record, answers(own))
     return store.folder
 
 
 def test_streams_that_end_well_are_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep(Store(folder), replace(make_record("holds", batch_size=20), samples=400), answers(LABELS))
+    keep(Store(folder), changed(make_record("holds", batch_size=20), samples=400), answers(LABELS))
     runs, read = Runs([folder]), []
     monkeypatch.setattr(Store, "predictions", lambda store, record: read.append(record.label))
     table = compare([record for record in runs.records if record.label != "falls"])
@@ -212,11 +211,11 @@ def test_criteria_choose_without_labels(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     good = np.where(rng.random(400) < 0.9, LABELS, 0)
     for lr, own, sure in ((0.1, good, 0.8), (0.2, np.zeros(400, int), 1.0), (0.01, LABELS // 2, 0.5)):
-        keep(store, replace(make_record("m", settings={"lr": lr}), samples=400), answers(own, sure))
+        keep(store, changed(make_record("m", settings={"lr": lr}), samples=400), answers(own, sure))
     runs = Runs([store.folder])
     found = compare(runs.records)
     chosen = {name: criteria.chosen(found, runs, name) for name in criteria.CRITERIA}
-    labels = {name: row.first.cell.settings["lr"] for name, row in chosen.items() if row}
+    labels = {name: row.first.cell.spec.settings["lr"] for name, row in chosen.items() if row}
     assert labels == {"accuracy": 0.1, "entropy": 0.2, "confidence": 0.2, "information": 0.1}
     table = dict(criteria.choice_table(found, runs).rows)
     assert table["accuracy"][2].mean == 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from tests.support.folders import ORDER, save
-from tests.support.records import make_record
+from tests.support.records import changed, make_record
 from tta_bench.records.store import Store
 from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
@@ -25,7 +24,7 @@ def sentences(folder: Path, rows: dict[str, dict[str, str]], ms: dict[str, float
             for seed in range(4):
                 correct = RIGHT[share]
                 made = make_record(method, float(correct.mean()), task=task, seed=seed, ms=(ms or {}).get(method, 1.0))
-                save(store, replace(made, task_top1={task: float(np.mean(correct))}), correct)
+                save(store, changed(made, task_top1={task: float(np.mean(correct))}), correct)
     runs = Runs([store.folder])
     return summary(compare(runs.records), runs)
 

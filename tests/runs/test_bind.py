@@ -17,10 +17,11 @@ from tta_bench.data.images import ImageSet
 from tta_bench.datasets import listing, on_disk
 from tta_bench.errors import UserError
 from tta_bench.models.source import SourceModel
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs import bind as binding
 from tta_bench.runs.bind import Binder, bind
 from tta_bench.runs.site import Site, refuse_unwritable_cache
-from tta_bench.runs.spec import CellSpec
+from tta_bench.runs.spec import read_spec
 from tta_bench.streams.scenarios import scenario_of
 
 CIFAR = (
@@ -94,7 +95,7 @@ def test_images_that_are_no_longer_kept_are_freed(tmp_path: Path, monkeypatch: p
 def test_a_spec_from_json_binds_to_the_same_cell(small_suite: Path) -> None:
     spec = requests(small_suite, limit=32)[-1]
     site = Site(device="cpu")
-    again = bind(CellSpec.from_json(spec.to_json()), Site.from_json(site.to_json()))
+    again = bind(read_spec(spec.to_json()), Site.from_json(site.to_json()))
     assert again.cell == bind(spec, site).cell
 
 

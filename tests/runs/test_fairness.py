@@ -53,8 +53,8 @@ def run(suite: Path, folder: Path, methods: tuple[str, ...]) -> tuple[dict[str, 
     """Source's predictions by task, and the other's records."""
     store = Store.create(folder, "small")
     records = run_left(requests(suite, limit=32, methods=methods), Binder(CPU), store, Watcher())
-    own = {r.cell.name: store.predictions(r).confidence for r in records.values() if r.cell.method == "source"}
-    return own, [record for record in records.values() if record.cell.method != "source"]
+    own = {r.cell.name: store.predictions(r).confidence for r in records.values() if r.cell.spec.method == "source"}
+    return own, [record for record in records.values() if record.cell.spec.method != "source"]
 
 
 def leave_a_hook(method: Method, batch: Tensor) -> None:
@@ -257,7 +257,7 @@ def test_honest_methods_get_no_remark(small_suite: Path, tmp_path: Path) -> None
     asked = requests(small_suite, limit=32, methods=("tent", "eata", "sar", "dpal", "t3a"), tasks=("brightness",))
     records = run_left(asked, Binder(CPU), store, Watcher())
     assert len(records) == 5
-    assert [record.remarks for record in records.values()] == [[]] * 5
+    assert [record.measured.remarks for record in records.values()] == [[]] * 5
 
 
 def test_the_table_says_so(small_suite: Path, tmp_path: Path) -> None:

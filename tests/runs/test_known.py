@@ -149,7 +149,11 @@ def test_a_finished_run_with_a_model_of_the_hub_is_known(tmp_path: Path, monkeyp
     store = Store.create(tmp_path / "run", "mine")
     run_left(asked, Binder(site), store, Watcher())
     (record,) = store.records()
-    assert (record.status, record.cell.model, record.cell.mean) == ("done", "hf_hub:lab/vit", (0.4, 0.5, 0.6))
+    assert (record.status, record.cell.spec.model, record.cell.found.mean) == (
+        "done",
+        "hf_hub:lab/vit",
+        (0.4, 0.5, 0.6),
+    )
     _forget()
     assert len(finished(asked, site, store)) == 1
     later(folder / "config.json")

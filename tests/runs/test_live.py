@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.methods.test_method_contract import built, every_method
-from tests.support.records import make_cell, make_record
+from tests.support.records import changed, changed_cell, make_cell, make_record
 from tests.support.small import stream
 from tests.support.works import CPU, requests, works
 from tta_bench import registry
@@ -25,12 +25,13 @@ from tta_bench.errors import CellFailed, UserError
 from tta_bench.method import Method
 from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.report.rows import compare
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import refuse_unfit
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.runner import run_cell
-from tta_bench.runs.spec import CellSpec, specs
+from tta_bench.runs.spec import read_spec, specs
 from tta_bench.runs.standby import copied
 from tta_bench.streams.schedule import Schedule
 from tta_bench.suites import suite
@@ -164,12 +165,12 @@ def answers(suite: Path, live: Live | None, method: str = "counter", batches: in
 def test_who_answers_while_the_method_is_busy(small_suite: Path) -> None:
     assert answers(small_suite, None)[1] == [1, 2, 3, 4, 5]
     record, stale = answers(small_suite, Live(1, "stale"))
-    assert (record.adapted_batches, stale) == ([0, 2, 4], [1, 0, 2, 1, 3])
+    assert (record.measured.adapted_batches, stale) == ([0, 2, 4], [1, 0, 2, 1, 3])
     assert answers(small_suite, Live(1, "released"))[1] == [1, 1, 2, 2, 3]
     busy, _ = answers(small_suite, Live(1, "source"))
     source, _ = run_cell(works(small_suite, methods=("source",), batch_size=8, limit=40)[0])
-    assert busy.adapted_batches == [0, 2, 4]
-    assert source.adapted_batches is None
+    assert busy.measured.adapted_batches == [0, 2, 4]
+    assert source.measured.adapted_batches is None
 
 
 def test_source_answers_as_source_does(small_suite: Path) -> None:
@@ -183,13 +184,13 @@ def test_source_answers_as_source_does(small_suite: Path) -> None:
 
 def test_a_record_says_what_was_seen(small_suite: Path) -> None:
     record, _ = answers(small_suite, Live(1))
-    assert record.seen == 0.6
-    assert record.sample_forwards == 2 * 24  # predictions are not counted
-    assert [seconds > 0 for seconds in record.batch_seconds] == [True, False, True, False, True]
-    assert len(record.schedule) == 16
+    assert record.measured.seen == 0.6
+    assert record.measured.sample_forwards == 2 * 24  # predictions are not counted
+    assert [seconds > 0 for seconds in record.measured.batch_seconds] == [True, False, True, False, True]
+    assert len(record.measured.schedule) == 16
     half, _ = answers(small_suite, Live(0.5))
-    assert half.seen == 1.0
-    assert half.schedule != record.schedule
+    assert half.measured.seen == 1.0
+    assert half.measured.schedule != record.measured.schedule
 
 
 @pytest.mark.parametrize("method", ["tent", "sar"])
@@ -200,7 +201,7 @@ def test_threads_change_no_schedule(small_suite: Path, method: str) -> None:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             record, predictions = answers(small_suite, Live(1), method, batches=8)
-            found.append((record.schedule, record.top1, predictions))
+            found.append((record.measured.schedule, record.scores.top1, predictions))
     finally:
         torch.set_num_threads(before)
     assert found[0] == found[1]
@@ -209,18 +210,19 @@ def test_threads_change_no_schedule(small_suite: Path, method: str) -> None:
 def test_the_speed_is_in_the_key_and_a_waiting_stream_keeps_its_key() -> None:
     waiting = make_cell("tent")
     keys = {
-        replace(waiting, live=live).key for live in (None, Live(1), Live(2), Live(1, "source"), Live(adapt_every=2))
+        changed_cell(waiting, live=live).key
+        for live in (None, Live(1), Live(2), Live(1, "source"), Live(adapt_every=2))
     }
     assert len(keys) == 5
-    assert replace(waiting, live=None).key == waiting.key
+    assert changed_cell(waiting, live=None).key == waiting.key
 
 
 def test_time_per_image_is_that_of_the_images_adapted_to() -> None:
     """Ten batches of ten images, 1 ms per image, the first batch ten times slower."""
     record = make_record("m", live=Live(2), ms=1.0)
-    assert replace(record, adapted_batches=[0, 4, 9]).steady_ms_per_image == pytest.approx(1)
-    assert replace(record, adapted_batches=[0]).steady_ms_per_image == pytest.approx(10)
-    assert replace(record, samples=95).steady_ms_per_image == pytest.approx(90 / 85)
+    assert changed(record, adapted_batches=[0, 4, 9]).steady_ms_per_image == pytest.approx(1)
+    assert changed(record, adapted_batches=[0]).steady_ms_per_image == pytest.approx(10)
+    assert changed(record, samples=95).steady_ms_per_image == pytest.approx(90 / 85)
 
 
 def test_tables_refuse_to_mix_speeds() -> None:
@@ -243,11 +245,11 @@ def test_methods_that_cannot_join_are_refused(small_suite: Path) -> None:
 
 def test_a_request_survives_json(small_suite: Path) -> None:
     (spec, _) = requests(small_suite, methods=("tent",), stream_speed=1, busy="source", backward_cost=2)
-    assert CellSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert read_spec(json.loads(json.dumps(spec.to_json()))) == spec
     with pytest.raises(UserError, match="request: live.*busy.*'tired'"):
-        CellSpec.from_json({**spec.to_json(), "live": {"speed": 1, "busy": "tired"}})
+        read_spec({**spec.to_json(), "live": {"speed": 1, "busy": "tired"}})
     with pytest.raises(UserError, match="request: live: speed: expected a number of at least 0"):
-        CellSpec.from_json({**spec.to_json(), "live": {"speed": -1}})
+        read_spec({**spec.to_json(), "live": {"speed": -1}})
 
 
 def test_adapt_every_is_a_setting_of_a_row(small_suite: Path) -> None:

@@ -18,8 +18,8 @@ from tta_bench.runs.execute import run_left
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.prepared import Cost, Prepared, digest
 
-METHODS = ("eata", "cfa", "foa-shift", "foa")
-QUICK = {"foa": {"population_size": 4}}
+METHODS = ("eata", "cfa", "foa-shift", "foa", "rmt")
+QUICK: dict[str, dict[str, object]] = {"foa": {"population_size": 4}, "rmt": {"warmup_steps": 3, "optimizer": "adam"}}
 
 
 def run(suite: Path, folder: Path, **choices: object) -> dict[tuple[str, str, int], Record]:
@@ -35,16 +35,16 @@ def test_it_is_learned_once_and_read_back_exactly(small_suite: Path, tmp_path: P
     quick = {"overrides": {method: QUICK.get(method, {})}}
     found = run(small_suite, tmp_path / "run", methods=(method,), seeds=(0, 1), **quick)
     assert [record.status for record in found.values()] == ["done"] * 4, [r.reason for r in found.values()]
-    assert [record.prepared for record in found.values()] == ["learned", "read", "read", "read"]
+    assert [record.measured.prepared for record in found.values()] == ["learned", "read", "read", "read"]
     assert len(list((tmp_path / "run" / "prepared").glob("*.safetensors"))) == 1
     first, *others = found.values()
-    assert first.prepare_forwards > 0
+    assert first.measured.prepare_forwards > 0
     for record in others:  # they hold the cost where it was learned
-        assert record.prepare_forwards == first.prepare_forwards
-        assert record.seconds["prepare"] == first.seconds["prepare"] > 0
+        assert record.measured.prepare_forwards == first.measured.prepare_forwards
+        assert record.measured.seconds["prepare"] == first.measured.seconds["prepare"] > 0
     alone = run(small_suite, tmp_path / "alone", methods=(method,), seeds=(1,), tasks=("brightness",), **quick)
     (own,) = alone.values()
-    assert own.prepared == "learned"
+    assert own.measured.prepared == "learned"
     stores = [Store.open(tmp_path / name) for name in ("run", "alone")]
     predictions = [store.predictions(own) for store in stores]
     for name in ("prediction", "confidence", "entropy"):
@@ -54,14 +54,14 @@ def test_it_is_learned_once_and_read_back_exactly(small_suite: Path, tmp_path: P
 def test_another_process_reads_it(small_suite: Path, tmp_path: Path) -> None:
     run(small_suite, tmp_path / "run", methods=("eata",), tasks=("brightness",))
     (record,) = run(small_suite, tmp_path / "run", methods=("eata",), tasks=("contrast",)).values()
-    assert record.prepared == "read"
+    assert record.measured.prepared == "read"
 
 
 @pytest.mark.parametrize("change", [{"overrides": {"eata": {"fisher_weight": 1.0}}}, {"batch_size": 16}])
 def test_other_settings_learn_for_themselves(small_suite: Path, tmp_path: Path, change: dict[str, object]) -> None:
     run(small_suite, tmp_path / "run", methods=("eata",), tasks=("brightness",))
     (record,) = run(small_suite, tmp_path / "run", methods=("eata",), tasks=("contrast",), **change).values()
-    assert record.prepared == "learned"
+    assert record.measured.prepared == "learned"
 
 
 def test_a_damaged_file_is_learned_again(small_suite: Path, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_damaged_file_is_learned_again(small_suite: Path, tmp_path: Path) -> N
     whole = kept.read_bytes()
     kept.write_bytes(whole[: len(whole) // 2])
     (record,) = run(small_suite, tmp_path / "run", methods=("eata",), tasks=("contrast",)).values()
-    assert record.prepared == "learned"
+    assert record.measured.prepared == "learned"
     assert kept.read_bytes()[100:] == whole[100:] or len(kept.read_bytes()) > len(whole) // 2
 
 
@@ -80,7 +80,7 @@ def test_a_flipped_bit_is_learned_again(small_suite: Path, tmp_path: Path) -> No
     whole = kept.read_bytes()
     kept.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
     (record,) = run(small_suite, tmp_path / "run", methods=("eata",), tasks=("contrast",)).values()
-    assert record.prepared == "learned"
+    assert record.measured.prepared == "learned"
 
 
 def test_a_folder_that_cannot_be_written_costs_time_only(small_suite: Path, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_written_costs_time_only(small_suite: Path, tmp_
     (tmp_path / "run" / "prepared").write_text("a file where the folder would be")
     found = run(small_suite, tmp_path / "run", methods=("eata",))
     assert [record.status for record in found.values()] == ["done"] * 2
-    assert [record.prepared for record in found.values()] == ["learned", "read"]  # this process remembers it
+    assert [record.measured.prepared for record in found.values()] == ["learned", "read"]  # this process remembers it
 
 
 @pytest.mark.parametrize(
@@ -113,5 +113,5 @@ def test_a_state_may_have_any_type(tmp_path: Path, kind: torch.dtype) -> None:
 
 def test_methods_that_need_nothing_learn_nothing(small_suite: Path, tmp_path: Path) -> None:
     found = run(small_suite, tmp_path / "run", methods=("tent",))
-    assert {record.prepared for record in found.values()} == {""}
+    assert {record.measured.prepared for record in found.values()} == {""}
     assert not (tmp_path / "run" / "prepared").exists()

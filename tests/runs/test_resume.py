@@ -69,7 +69,7 @@ def test_a_damaged_record_is_moved_aside_and_runs_again(cli: Cli, small_suite: P
     assert status == 0
     assert f"WARNING {first.name} is damaged: renamed it to {tmp_path / 'out' / 'damaged' / first.name}" in shown
     assert "Reused 1 of 2 cells" in shown
-    assert Record.from_bytes(first.read_bytes(), "x").top1 == Record.from_bytes(before, "x").top1
+    assert Record.from_bytes(first.read_bytes(), "x").scores.top1 == Record.from_bytes(before, "x").scores.top1
     assert second.exists()
 
 

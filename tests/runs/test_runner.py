@@ -23,8 +23,9 @@ from tta_bench.measure.cost import CostCounter
 from tta_bench.method import Method
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
+from tta_bench.runs.host import Work
 from tta_bench.runs.listing import Watcher, run_specs
-from tta_bench.runs.runner import Work, run_cell
+from tta_bench.runs.runner import run_cell
 
 
 class Toy(Method):
@@ -65,22 +66,22 @@ def test_a_record_says_everything(small_suite: Path) -> None:
     work = first(small_suite, "tent")
     record, predictions = run_cell(work)
     assert record.status == "done"
-    assert record.samples == 64 == len(predictions.label)
-    assert record.top1 == predictions.correct.mean()
-    assert record.top5 >= record.top1
+    assert record.scores.samples == 64 == len(predictions.label)
+    assert record.scores.top1 == predictions.correct.mean()
+    assert record.scores.top5 >= record.scores.top1
     assert list(predictions.index) == list(work.stream.order)
     assert list(predictions.label) == list(work.stream.images.labels[work.stream.order])
-    assert len(record.batch_seconds) == 2
-    assert record.seconds["adapt"] == pytest.approx(sum(record.batch_seconds))
-    assert {"adapt", "first_batch", "load", "prepare", "build"} == set(record.seconds)
-    assert record.cell.weights == work.setup.model.weights_hash
-    assert record.cell.mean == work.setup.model.mean
-    assert record.cell.stream == work.stream.digest
-    assert record.cell.settings["momentum"] == 0.9  # defaults are written out
-    assert record.memory["bytes"] > 0
-    assert record.environment["packages"]["torch"]
-    assert record.environment["threads"] == torch.get_num_threads()
-    assert record.environment["GOMP_SPINCOUNT"] == os.environ.get("GOMP_SPINCOUNT", "")
+    assert len(record.measured.batch_seconds) == 2
+    assert record.measured.seconds["adapt"] == pytest.approx(sum(record.measured.batch_seconds))
+    assert {"adapt", "first_batch", "load", "prepare", "build"} == set(record.measured.seconds)
+    assert record.cell.found.weights == work.setup.model.weights_hash
+    assert record.cell.found.mean == work.setup.model.mean
+    assert record.cell.found.stream == work.stream.digest
+    assert record.cell.spec.settings["momentum"] == 0.9  # defaults are written out
+    assert record.measured.memory["bytes"] > 0
+    assert record.measured.environment["packages"]["torch"]
+    assert record.measured.environment["threads"] == torch.get_num_threads()
+    assert record.measured.environment["GOMP_SPINCOUNT"] == os.environ.get("GOMP_SPINCOUNT", "")
 
 
 def test_scores_are_those_of_the_logits(small_suite: Path) -> None:
@@ -97,9 +98,9 @@ def test_scores_are_those_of_the_logits(small_suite: Path) -> None:
 
 
 def test_counts_are_exact(small_suite: Path) -> None:
-    found = {r.cell.method: r for r in records(small_suite, "source", "tent")}
-    assert (found["source"].sample_forwards, found["source"].sample_backwards) == (64, 0)
-    assert (found["tent"].sample_forwards, found["tent"].sample_backwards) == (64, 64)
+    found = {r.cell.spec.method: r for r in records(small_suite, "source", "tent")}
+    assert (found["source"].measured.sample_forwards, found["source"].measured.sample_backwards) == (64, 0)
+    assert (found["tent"].measured.sample_forwards, found["tent"].measured.sample_backwards) == (64, 64)
 
 
 def test_a_hidden_pass_is_counted(small_suite: Path, toy: type[Toy]) -> None:
@@ -108,7 +109,7 @@ def test_a_hidden_pass_is_counted(small_suite: Path, toy: type[Toy]) -> None:
         return method.model.forward_head(method.model.forward_features(batch)).detach()  # type: ignore[operator]
 
     toy.behaviour = two_forwards
-    assert records(small_suite)[0].sample_forwards == 64 + 2 * 5
+    assert records(small_suite)[0].measured.sample_forwards == 64 + 2 * 5
 
 
 def test_a_masked_sample_that_is_computed_counts_as_backward() -> None:
@@ -130,8 +131,8 @@ def test_only_adapt_is_timed(small_suite: Path, toy: type[Toy], monkeypatch: pyt
     work = first(small_suite)
     monkeypatch.setattr(ArrayImages, "read", slow_read)
     record, _ = run_cell(work)
-    assert record.seconds["load"] > 0.4
-    assert record.seconds["adapt"] < 0.2
+    assert record.measured.seconds["load"] > 0.4
+    assert record.measured.seconds["adapt"] < 0.2
 
 
 def fails(message: str) -> Callable[[Toy, Tensor], Tensor]:
@@ -156,7 +157,7 @@ def test_a_bad_method_fails_only_its_cell(
 ) -> None:
     toy.behaviour = behaviour
     found = records(small_suite, "source", "tent")
-    assert [(r.cell.method, r.status) for r in found] == [
+    assert [(r.cell.spec.method, r.status) for r in found] == [
         ("source", "failed"),
         ("tent", "done"),
         ("source", "failed"),
@@ -201,5 +202,5 @@ def test_peak_memory_is_that_of_adapting(small_suite: Path, monkeypatch: pytest.
     started: list[str] = []
     monkeypatch.setattr(memory, "start", lambda device: started.append("again"))
     record, _ = run_cell(first(small_suite, "eata"))
-    assert (record.memory["bytes"], record.memory["prepare_bytes"]) == (300, 500)
+    assert (record.measured.memory["bytes"], record.measured.memory["prepare_bytes"]) == (300, 500)
     assert len(started) == 2

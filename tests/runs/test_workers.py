@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchmarks.torture import hostile
-from tests.support.records import make_record
+from tests.support.records import changed, make_record
 from tests.support.works import requests, works
 from tta_bench.errors import CellFailed
 from tta_bench.records.store import Store
@@ -42,17 +42,19 @@ def test_a_worker_gives_what_this_process_gives(small_suite: Path, workers: Work
     for work in works(small_suite, methods=("source", "tent", "eata"), limit=96, tasks=("contrast",)):
         here, there = run_cell(work), run_cell(work, adapt=workers.adapt)
         assert there[1].to_bytes() == here[1].to_bytes(), "bit for bit"
-        for name in ("sample_forwards", "sample_backwards", "resets", "remarks", "top1", "prepare_forwards"):
-            assert getattr(there[0], name) == getattr(here[0], name)
-        assert there[0].prepared == ("read" if work.cell.method == "eata" else ""), "learned here, handed over"
+        assert there[0].scores == here[0].scores
+        for name in ("sample_forwards", "sample_backwards", "resets", "remarks", "prepare_forwards"):
+            assert getattr(there[0].measured, name) == getattr(here[0].measured, name)
+        handed = "read" if work.cell.spec.method == "eata" else ""
+        assert there[0].measured.prepared == handed, "learned here, handed over"
 
 
 def test_what_a_worker_learns_is_kept(small_suite: Path, workers: Workers) -> None:
     (work,) = works(small_suite, methods=("eata",), limit=32, tasks=("contrast",))
     first, _ = run_cell(work, adapt=workers.adapt)
     second, _ = run_cell(work, adapt=workers.adapt)
-    assert (first.prepared, second.prepared) == ("learned", "read")
-    assert first.prepare_forwards == second.prepare_forwards > 0
+    assert (first.measured.prepared, second.measured.prepared) == ("learned", "read")
+    assert first.measured.prepare_forwards == second.measured.prepare_forwards > 0
 
 
 def test_a_killed_worker_gets_a_second_chance(small_suite: Path, tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_a_killed_worker_gets_a_second_chance(small_suite: Path, tmp_path: Path)
     record, _ = run_at(work, place, kill_once)
     place.workers.close()
     assert deaths
-    assert (record.status, record.samples) == ("done", 64)
+    assert (record.status, record.scores.samples) == ("done", 64)
     time.sleep(0.1)
     assert not [child for child in children() if "runs.worker" in child[1]], "no worker outlives its run"
 
@@ -109,7 +111,7 @@ def test_a_limit_that_was_asked_for_holds_for_a_single_batch_too(
         run_at(work, places[0])
     with closing(places[1].workers):
         record, _ = run_at(work, places[1], time_limit=300.0)
-    assert record.environment["process"] == "worker"
+    assert record.measured.environment["process"] == "worker"
 
 
 def test_the_default_limit_is_a_multiple_of_sources_time(small_suite: Path, tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_the_default_limit_is_a_multiple_of_sources_time(small_suite: Path, tmp_
     asked = requests(small_suite, methods=("source", "tent"), limit=32, tasks=("contrast",))
     records = list(run_left(asked, Binder(Site(device="cpu", in_process=True)), store, Watcher()).values())
     seconds = SourceSeconds(records)
-    assert {record.cell.method for record in records} == {"source", "tent"}
+    assert {record.cell.spec.method for record in records} == {"source", "tent"}
     assert [seconds.limit(record.cell) for record in records] == [600.0, 600.0], "at least ten minutes"
     assert SourceSeconds([]).limit(records[0].cell) is None
 
@@ -155,7 +157,7 @@ def test_an_error_of_the_watcher_is_not_the_methods(
 )
 def test_an_expensive_method_may_take_longer(method: str, times: float) -> None:
     source = make_record("source")
-    seconds = SourceSeconds([replace(source, seconds={"adapt": 90.0, "load": 10.0})])
+    seconds = SourceSeconds([changed(source, seconds={"adapt": 90.0, "load": 10.0})])
     assert seconds.limit(make_record(method).cell) == 100 * times
 
 

@@ -43,7 +43,7 @@ def test_a_limit_marks_the_streams_that_it_cuts(small_suite: Path, monkeypatch: 
     monkeypatch.setattr(DigitsC, "open", uneven)
     cells = {work.cell.name: work for work in works(small_suite, limit=100, methods=("source",))}
     assert {name: len(work.stream.order) for name, work in cells.items()} == {"contrast": 50, "brightness": 100}
-    assert {name: work.cell.limit for name, work in cells.items()} == {"contrast": None, "brightness": 100}
+    assert {name: work.cell.spec.limit for name, work in cells.items()} == {"contrast": None, "brightness": 100}
 
 
 @pytest.mark.parametrize("limit", [None, 100])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from tests.support.records import keep, make_record, predict
+from tests.support.records import changed, keep, make_record, predict
 from tta_bench.packed.pack import pack
 from tta_bench.records.store import Store
 
@@ -31,7 +30,7 @@ def make_run(folder: Path, rows: dict[str, float], *, suite: str = "s", seeds: i
                 noise = own.normal(0, 0.1, IMAGES) + 0.05 * np.sin(np.arange(IMAGES) / 60)
                 method = label if label.isalnum() else "odd"
                 record = make_record(method, suite=suite, task=task, seed=seed, ms=1.0 + number, **changes)
-                record = replace(record, label=label, samples=IMAGES, batch_seconds=[0.01 + 0.01 * number] * 40)
+                record = changed(record, label=label, samples=IMAGES, batch_seconds=[0.01 + 0.01 * number] * 40)
                 keep(store, record, predict(hard + noise < level, index=order, label=order % 5))
     return folder
 

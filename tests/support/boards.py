@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.support.honest import honest_record
-from tests.support.records import keep
+from tests.support.records import changed, changed_cell, keep
 from tta_bench.board.check import check
 from tta_bench.board.review import Review
 from tta_bench.board.submission import FILE, RUN, Entry, Package, Who, read_board, write_entry
@@ -66,7 +66,7 @@ def whole_record(method: str, task: str, seed: int) -> tuple[Record, Predictions
     name = json.dumps((SUITE.name, [task], "normal", {}, seed, None, SUITE.data))
     stream = expected(name, None)
     source, base = honest_record(method, task)
-    share = _references()[json.dumps(SUITE.data, sort_keys=True), source.cell.weights, task]
+    share = _references()[json.dumps(SUITE.data, sort_keys=True), source.cell.found.weights, task]
     count = len(stream.index)
     score = share + 0.02 * (method != "source")
     right = np.arange(count) * 7 % count < round(score * count)
@@ -80,10 +80,10 @@ def whole_record(method: str, task: str, seed: int) -> tuple[Record, Predictions
         brier=np.where(right, 0.1, 1.5).astype(np.float32),
     )
     settings: dict[str, Any] = {"mine": SETTINGS, "tent": {"lr": 0.03, "momentum": 0.9, "steps": 1}}.get(method, {})
-    cell = replace(
+    cell = changed_cell(
         source.cell, suite=SUITE.name, seed=seed, stream=stream.digest, images=stream.images, settings=settings
     )
-    return replace(source, cell=cell, label=method), predictions
+    return changed(source, cell=cell, label=method), predictions
 
 
 _references = reference.references
@@ -123,7 +123,7 @@ def changed_run(run: Path, out: Path, change: Change, method: str = "mine", ever
 
 
 def signed(record: Record, predictions: Predictions, **changes: Any) -> tuple[Record, Predictions]:
-    return replace(replace(record, **scores_of(predictions, record.cell.tasks)), **changes), predictions
+    return changed(replace(record, scores=scores_of(predictions, record.cell.spec.tasks)), **changes), predictions
 
 
 def refused(folder: Path, name: str, words: str, board: Path | None = None) -> Review:

@@ -55,7 +55,8 @@ def start(home: Path, name: str, *more: object) -> subprocess.Popen[str]:
 def results(folder: Path) -> dict[str, tuple[str, float, int, int]]:
     """What must be the same however a run was made: everything but times."""
     records = Store.open(folder).records()
-    return {r.cell.key: (r.predictions, r.top1, r.sample_forwards, r.sample_backwards) for r in records}
+    passes = {r.cell.key: (r.measured.sample_forwards, r.measured.sample_backwards) for r in records}
+    return {r.cell.key: (r.predictions, r.scores.top1, *passes[r.cell.key]) for r in records}
 
 
 def ended(folder: Path) -> list[str]:

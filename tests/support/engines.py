@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tests.support.records import make_record, predict
+from tests.support.records import changed, make_record, predict
 from tta_bench.engines.base import ENDED, RUNNING, Engine, Options, State
 from tta_bench.engines.coordinate import Coordinator
 from tta_bench.engines.job import JobFolder, Ticket
@@ -17,10 +17,10 @@ from tta_bench.engines.tickets import Hints
 from tta_bench.engines.watched import Lost
 from tta_bench.engines.work import Queue
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 HALF = np.arange(100) % 2 == 0
 
@@ -133,4 +133,4 @@ def coordinate(
 def failed(ticket: Ticket, store: Store) -> Record:
     """A cell whose method raises."""
     done = save_made(ticket, store)
-    return store.save(replace(done, status="failed", reason="it broke", top1=0.0, task_top1={}, predictions=""), None)
+    return store.save(changed(done, status="failed", reason="it broke", top1=0.0, task_top1={}, predictions=""), None)

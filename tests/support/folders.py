@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.support.records import keep, make_record, predict
+from tests.support.records import changed, keep, make_record, predict
 from tta_bench.inspect.inspection import Inspection, InspectionManifest
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -28,7 +27,7 @@ def make_run(folder: Path) -> Path:
     for task in ("fog", "snow"):
         save(store, make_record("source", 0.5, task=task, ms=1.0))
         better = make_record("better", 0.75, task=task, ms=3.0)
-        save(store, replace(better, resets=1, reset_batches=[4], sample_forwards=200), ORDER >= 25)
+        save(store, changed(better, resets=1, reset_batches=[4], sample_forwards=200), ORDER >= 25)
     store.note_command(["tta-bench", "run"], ["fog", "snow"], ["source", "better"])
     return store.folder
 
@@ -39,7 +38,7 @@ def make_sweep(folder: Path) -> Path:
     save(store, make_record("source", 0.5))
     for value, top1 in ((0.5, 0.6), (0.0, 0.8), (0.05, 0.7)):
         record = make_record("m", top1, settings={"predictor_rho": value, "lr": 0.1})
-        keep(store, replace(record, label=f"rho-{value:g}"))
+        keep(store, changed(record, label=f"rho-{value:g}"))
     return store.folder
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.support.records import keep, make_cell, make_record
+from tests.support.records import changed, changed_cell, keep, make_cell, make_record
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -49,9 +48,9 @@ def honest_record(method: str, task: str = "contrast", **changes: Any) -> tuple[
         batch_size=32,
     )
     laps = [0.01] * (count // 32)
-    record = replace(
+    record = changed(
         make_record(method),
-        cell=replace(cell, **changes),
+        cell=changed_cell(cell, **changes),
         batch_seconds=laps,
         seconds={"adapt": sum(laps), "first_batch": 0.01, "load": 0.1, "prepare": 0.0, "build": 0.1},
         environment={"packages": {name: version(name) for name in streams.PACKAGES}, "threads": 1},
@@ -69,7 +68,7 @@ def honest_run(folder: Path, methods: Sequence[str] = ("source", "tent")) -> Sto
 
 def forge(store: Store, record: Record, predictions: Predictions | None = None) -> None:
     """Replace a cell's files by others with fresh digests; its scores are those that the record claims."""
-    old = next(one for one in store.records() if one.cell.method == record.cell.method)
+    old = next(one for one in store.records() if one.cell.spec.method == record.cell.spec.method)
     for path in (store.prediction_file(old.cell), store.prediction_file(old.cell).with_suffix(".json")):
         path.unlink()
-    store.save(record, predictions or honest_record(old.cell.method)[1])
+    store.save(record, predictions or honest_record(old.cell.spec.method)[1])

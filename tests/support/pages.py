@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.records import make_record, predict
+from tests.support.records import changed, make_record, predict
 from tta_bench.notes import Level, Note
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
@@ -32,7 +32,7 @@ def predictions(correct: Any, index: Any = None) -> Predictions:
 
 def stream(record: Record) -> Predictions:
     """A hundred predictions that fit the record's accuracy."""
-    return predictions(np.random.default_rng(0).permutation(100) < 100 * record.top1)
+    return predictions(np.random.default_rng(0).permutation(100) < 100 * record.scores.top1)
 
 
 def made(records: list[Record], title: str = "a run", warnings: tuple[str, ...] = (), close: Close = NO_MARKS) -> str:
@@ -76,6 +76,6 @@ def large_page() -> str:
             for seed in range(3):
                 correct = rng.random(3000) < 0.4 + 0.04 * number + 0.1 * rng.random()
                 record = make_record(method, float(correct.mean()), ms=1 + number, task=task, seed=seed)
-                records.append(replace(record, samples=3000))
+                records.append(changed(record, samples=3000))
                 right[record.cell.key] = predictions(correct, rng.permutation(3000))
     return page(compare(records), lambda cell: right[cell.key], "12 x 15 x 3")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from tests.support.records import make_record
+from tests.support.records import changed, make_record
 from tta_bench.records.record import Record
 from tta_bench.report.paper_conditions import defaults
 from tta_bench.report.values import Table
@@ -25,7 +24,7 @@ def shipped(method: str, name: str = "imagenet-c-5", top1: float = 0.6, **change
         "settings": {**defaults(method), **given},
         **changes,
     }
-    return [replace(make_record(method, top1, task=task, **content), label=label) for task in found.tasks]
+    return [changed(make_record(method, top1, task=task, **content), label=label) for task in found.tasks]
 
 
 def row(table: Table | None, label: str) -> dict[str, str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from tta_bench.measure.metrics import scores_of
-from tta_bench.records.cell import Cell
+from tta_bench.records.cell import DESCRIBED, Cell, Found
 from tta_bench.records.live import schedule_digest
 from tta_bench.records.predictions import Predictions
-from tta_bench.records.record import Record
+from tta_bench.records.record import Measured, Record, Scores
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 
 
@@ -45,7 +46,21 @@ def make_cell(method: str, **changes: Any) -> Cell:
         | changes
     )
     content.setdefault("stream", f"order of {content['tasks'][0]}, {content['seed']}, {content['limit']}")
-    return Cell(**content)
+    return _cell(content, method)
+
+
+def _cell(flat: dict[str, Any], label: str) -> Cell:
+    """The cell of this flat form, as `Cell.from_flat` makes it, but unchecked: some tests need impossible ones."""
+    content = {"seed_is_set": False, "scenario_settings": {}, "live": None, **flat}
+    is_set, settings, data = content.pop("seed_is_set"), content["settings"], content.pop("data")
+    asked = {f.name: content.pop(f.name) for f in fields(CellSpec) if f.name in content and f.name != "settings"}
+    spec = CellSpec(
+        **asked,
+        label=label,
+        data={key: value for key, value in data.items() if key not in DESCRIBED},
+        settings={key: value for key, value in settings.items() if is_set or key != "seed"},
+    )
+    return Cell(spec, Found(**content, data={key: value for key, value in data.items() if key in DESCRIBED}))
 
 
 def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: Any) -> Record:
@@ -53,17 +68,16 @@ def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: A
     batches = [ms / 1000 * 10] * 10
     batches[0] *= 10
     cell = make_cell(method, **changes)
-    live = {} if cell.live is None else {"adapted_batches": [*range(10)], "schedule": schedule_digest(range(10))}
-    return Record(
-        **live,
-        cell=cell,
-        label=cell.method,
-        status="done",
+    live = {} if cell.spec.live is None else {"adapted_batches": [*range(10)], "schedule": schedule_digest(range(10))}
+    scores = Scores(
         samples=100,
         top1=top1,
-        task_top1=dict.fromkeys(cell.tasks, top1),
+        task_top1=dict.fromkeys(cell.spec.tasks, top1),
         top5=min(1.0, top1 + 0.2),
         ece=0.1,
+    )
+    measured = Measured(
+        **live,
         score_point="pre-update",
         seconds={"adapt": sum(batches), "first_batch": batches[0], "load": 0.1, "prepare": 0.0, "build": 0.1},
         batch_seconds=batches,
@@ -71,8 +85,27 @@ def make_record(method: str, top1: float = 0.5, *, ms: float = 1.0, **changes: A
         sample_backwards=50,
         memory={"bytes": 2**30, "measure": "resident size of the process"},
         environment={"device_name": "chip", "threads": 2},
-        finished_at="2026-01-01T00:00:00+00:00",
     )
+    return Record(cell=cell, status="done", scores=scores, measured=measured, finished_at="2026-01-01T00:00:00+00:00")
+
+
+def changed_cell(cell: Cell, **changes: Any) -> Cell:
+    """A cell with other values, by the names of its flat form."""
+    return _cell({**cell.flat(), **changes}, cell.spec.label)
+
+
+def changed(record: Record, **changes: Any) -> Record:
+    """A record with other values of fields of its own, of its cell, its scores, or of what was measured."""
+    parts: dict[type, dict[str, Any]] = {kind: {} for kind in (Record, Scores, Measured)}
+    flat = {}
+    for name, value in changes.items():
+        kind = next((kind for kind in parts if name in {f.name for f in fields(kind)}), None)
+        (flat if kind is None else parts[kind])[name] = value
+    record = replace(record, **parts[Record])
+    label = flat.pop("label", record.label)
+    cell = _cell({**record.cell.flat(), **flat}, label)
+    scores, measured = replace(record.scores, **parts[Scores]), replace(record.measured, **parts[Measured])
+    return replace(record, cell=cell, scores=scores, measured=measured)
 
 
 def predict(correct: Any, *, index: Any = None, label: Any = None, task: Any = None) -> Predictions:
@@ -97,13 +130,13 @@ def keep(store: Store, record: Record, predictions: Predictions | None = None) -
     if record.status != "done":
         return store.save(record, None)
     if predictions is None:
-        tasks = dict.fromkeys(record.cell.tasks)
-        each = record.samples // len(tasks)
-        shares = [record.task_top1.get(task, record.top1) for task in tasks]
+        tasks = dict.fromkeys(record.cell.spec.tasks)
+        each = record.scores.samples // len(tasks)
+        shares = [record.scores.task_top1.get(task, record.scores.top1) for task in tasks]
         right = np.concatenate([np.arange(each) < round(share * each) for share in shares])
         predictions = predict(right, task=np.repeat(np.arange(len(tasks)), each))
-    return store.save(replace(record, **scores_of(predictions, record.cell.tasks)), predictions)
+    return store.save(replace(record, scores=scores_of(predictions, record.cell.spec.tasks)), predictions)
 
 
 def make_failure(method: str, reason: str, **changes: Any) -> Record:
-    return Record(cell=make_cell(method, **changes), label=method, status="failed", reason=reason)
+    return Record(cell=make_cell(method, **changes), status="failed", reason=reason)

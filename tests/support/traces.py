@@ -49,6 +49,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "bn-alpha": ("alpha",),
     "rotta": ("lr", "memory_size", "update_frequency", "teacher_momentum", "bn_momentum", "age_weight",
               "uncertainty_weight"),
+    "rmt": ("lr", "momentum", "optimizer", "teacher_momentum", "source_weight", "self_training_weight",
+            "contrastive_weight", "temperature", "projection_dim", "warmup_steps"),
     "sotta": ("lr", "memory_size", "update_frequency", "confidence_threshold", "bn_momentum", "rho"),
 }  # fmt: skip
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.host import Work
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec, specs
+from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
 
 CPU = Site(device="cpu")

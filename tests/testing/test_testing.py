@@ -21,6 +21,7 @@ from tta_bench.registry import Registry
 from tta_bench.testing import PROMISES, BrokenPromise, check_method, check_promises, tiny_vit
 
 RELU = nn.ReLU()
+UNDECLARED = "prepare adapts nothing, unless declared"
 shallow = partial(tiny_vit, depth=2)
 
 
@@ -156,6 +157,41 @@ class PreparesWeights(Good):
             self.model.norm.weight += 0.1  # type: ignore[union-attr,operator]
 
 
+class WarmsUp(PreparesWeights):
+    """Keeps its promise: what prepare left is what reset returns to, and what another cell gets."""
+
+    prepare_adapts = True
+
+    def prepare(self, source_batches: Any, labels: Any = None) -> None:
+        super().prepare(source_batches)
+        self.remember()
+
+    def prepared_state(self) -> dict[str, Tensor]:
+        return {"offset": self.offset, **self.snapshot}
+
+    def load_prepared_state(self, state: Any) -> None:
+        self.offset = state["offset"]
+        self.load_adapted_state({"norm.weight": state["norm.weight"]})
+        self.remember()
+
+
+class WarmsUpOnce(WarmsUp):
+    def remember(self) -> None:
+        self._start = self._start or self.adapted_state()
+
+
+class KeepsItsWarmUp(WarmsUp):
+    def load_prepared_state(self, state: Any) -> None:
+        self.offset = state["offset"]
+
+
+class WarmsUpOnceElsewhere(WarmsUp):
+    def load_prepared_state(self, state: Any) -> None:
+        start = self._start
+        super().load_prepared_state(state)
+        self._start = start
+
+
 class HandsOverNothing(Good):
     def prepared_state(self) -> dict[str, Tensor]:
         return {"offset": self.offset}
@@ -272,7 +308,10 @@ BROKEN: dict[type[Method], tuple[str, str]] = {
     Misnames: ("adapted tensors have the model's names", "the model's 'norm.weight' is called 'scale'"),
     AdaptsACopy: ("adapted tensors have the model's names", "'norm.weight' in adapted_parameters() is another tensor"),
     TakesAnyState: ("adapted state can be loaded", "took a tensor 'nonsense'"),
-    PreparesWeights: ("prepare adapts nothing", "prepare() changed 'norm.weight'"),
+    PreparesWeights: (UNDECLARED, "prepare() changed 'norm.weight', and prepare_adapts is not set"),
+    WarmsUpOnce: (UNDECLARED, "reset() does not return 'norm.weight' to what prepare() left: call remember() there"),
+    KeepsItsWarmUp: (UNDECLARED, "prepared_state() does not hand over 'norm.weight'"),
+    WarmsUpOnceElsewhere: (UNDECLARED, "reset() does not return 'norm.weight' to what load_prepared_state() left"),
     HandsOverNothing: ("prepared state can be handed over", "logits differ after load_prepared_state() (batch 1"),
     SharesMomentum: ("equal instances give equal logits", "a second instance, built alike, gives other logits (batch "),
     Remembers: ("reset replays a stream bit for bit", "a replay after reset() differs"),
@@ -289,6 +328,7 @@ BROKEN: dict[type[Method], tuple[str, str]] = {
 def test_a_method_that_keeps_its_promises_passes() -> None:
     check_method(Good, model=shallow)
     check_method(Good, model=shallow, lr=0.01)
+    check_method(WarmsUp, model=shallow)
 
 
 @pytest.mark.parametrize("cls", BROKEN, ids=lambda cls: cls.__name__)

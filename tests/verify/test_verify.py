@@ -17,7 +17,7 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.support.cli import Cli
 from tests.support.honest import forge, honest_record, honest_run
-from tests.support.records import keep
+from tests.support.records import changed, changed_cell, keep
 from tta_bench.errors import UserError
 from tta_bench.measure.metrics import scores_of
 from tta_bench.records.predictions import Predictions
@@ -54,15 +54,15 @@ def test_an_honest_folder_holds(tmp_path: Path) -> None:
 def test_a_process_that_has_labels_is_named(tmp_path: Path, process: str | None, verdict: str) -> None:
     store = honest_run(tmp_path / "run")
     for record in store.records():
-        environment = {**record.environment, **({"process": process} if process else {})}
-        store.save(replace(record, environment=environment), store.predictions(record))
+        environment = {**record.measured.environment, **({"process": process} if process else {})}
+        store.save(changed(record, environment=environment), store.predictions(record))
     audit, _ = verify([store.folder])
     assert {finding.verdict for finding in audit.findings if finding.check == "apart"} == {verdict}
 
 
 def signed(record: Record, predictions: Predictions, **changes: Any) -> tuple[Record, Predictions]:
     """A record whose scores follow from these predictions, then changed."""
-    return replace(replace(record, **scores_of(predictions, record.cell.tasks)), **changes), predictions
+    return changed(replace(record, scores=scores_of(predictions, record.cell.spec.tasks)), **changes), predictions
 
 
 def a_score(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
@@ -84,23 +84,23 @@ def an_order(record: Record, predictions: Predictions) -> tuple[Record, Predicti
 
 
 def an_order_by_name(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, cell=replace(record.cell, stream="another")), predictions)
+    return signed(changed(record, stream="another"), predictions)
 
 
 def some_weights(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, cell=replace(record.cell, weights="of mine")), predictions)
+    return signed(changed(record, weights="of mine"), predictions)
 
 
 def other_images(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, cell=replace(record.cell, images="of mine")), predictions)
+    return signed(changed(record, images="of mine"), predictions)
 
 
 def a_severity(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(replace(record, cell=replace(record.cell, data={"kind": "digits-c", "severity": 1})), predictions)
+    return signed(changed(record, data={"kind": "digits-c", "severity": 1}), predictions)
 
 
 def a_time(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    return signed(record, predictions, seconds={**record.seconds, "adapt": 0.001})
+    return signed(record, predictions, seconds={**record.measured.seconds, "adapt": 0.001})
 
 
 def a_date(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
@@ -109,12 +109,12 @@ def a_date(record: Record, predictions: Predictions) -> tuple[Record, Prediction
 
 def a_stream_without_its_end(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
     columns = {name: column[:320] for name, column in vars(predictions).items()}
-    return signed(replace(record, batch_seconds=[0.02] * 10), Predictions(**columns))
+    return signed(changed(record, batch_seconds=[0.02] * 10), Predictions(**columns))
 
 
 def an_impossible_scenario(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
     """Its order cannot be made anywhere, so that it must not count as one that only cannot be checked here."""
-    cell = replace(record.cell, scenario="ccc", scenario_settings={"length": 10**12})
+    cell = changed_cell(record.cell, scenario="ccc", scenario_settings={"length": 10**12})
     return signed(record, predictions, cell=cell)
 
 
@@ -175,7 +175,7 @@ def _packaged() -> dict[tuple[str, str, str], float]:
 def test_data_that_is_not_here_is_said(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "imagenet-c-5")
     record, predictions = honest_record("source")
-    cell = replace(
+    cell = changed_cell(
         record.cell, suite="imagenet-c-5", data={"kind": "imagenet-c", "severity": 5}, model="x", weights="y"
     )
     keep(store, replace(record, cell=cell), predictions)
@@ -191,7 +191,7 @@ def test_damage_is_one_finding_and_the_rest_is_checked(tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-1])
     audit, found = verify([store.folder])
     assert [(f.check, f.where) for f in audit.failures] == [("files", str(damaged))]
-    assert [record.cell.method for record, _ in found] == ["source"]
+    assert [record.cell.spec.method for record, _ in found] == ["source"]
 
 
 def test_two_folders_that_contradict_each_other(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_cells_that_run_again_agree_bit_for_bit_or_are_found(tmp_path: Path, cli
     (record,) = store.records()
     made = store.predictions(record)
     forged = replace(made, prediction=made.label)
-    store.save(replace(record, **scores_of(forged, record.cell.tasks)), forged)
+    store.save(replace(record, scores=scores_of(forged, record.cell.spec.tasks)), forged)
     status, out, _ = cli("verify", folder, "--rerun", 1)
     assert status == 1
     assert "on the same platform with the same code" in out

@@ -94,7 +94,7 @@ def _check(
     if any(problem.check == "files" for problem in review.problems):
         return found  # rules about rows need all of them
     known = {*weights, *others.weights_of(suite.name, board)}
-    if review.open and all(record.cell.weights in known for record in submission.records):
+    if review.open and all(record.cell.found.weights in known for record in submission.records):
         review.open = [point for point in review.open if point.check != "weights"]
     review.checked.update(CHECKS.keys() - REMEDIES.keys())
     if entry.retraction:

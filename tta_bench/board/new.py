@@ -33,8 +33,9 @@ def draft(store: Store, name: str, methods: Sequence[str] = ()) -> Entry:
     """An entry with what a run knows: its rows' settings, and the package of its methods if it is installed here."""
     suite = store.read_manifest().suite
     ruled = {**suites.load(suite).methods, **suites.load(suite).other_methods} if suite in suites.names() else {}
-    rows = {r.label: r for r in store.records() if r.cell.method != BASELINE and (not methods or r.label in methods)}
-    owners = {_owner(record.cell.method) for record in rows.values()}
+    adapted = [record for record in store.records() if record.cell.spec.method != BASELINE]
+    rows = {record.label: record for record in adapted if not methods or record.label in methods}
+    owners = {_owner(record.cell.spec.method) for record in rows.values()}
     package: Package | Literal["built-in"] = Package(TODO, TODO, LINK)
     if owners == {plugins.OWN}:
         package = "built-in"

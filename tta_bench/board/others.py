@@ -75,15 +75,15 @@ def rows_of(records: Sequence[Record]) -> dict[str, Streams]:
     """The finished records of each row but Source, by task and seed."""
     found: dict[str, Streams] = {}
     for record in records:
-        if record.cell.method != BASELINE and record.status == "done":
-            found.setdefault(record.label, {})[record.cell.name, record.cell.seed] = record
+        if record.cell.spec.method != BASELINE and record.status == "done":
+            found.setdefault(record.label, {})[record.cell.name, record.cell.spec.seed] = record
     return found
 
 
 def _same(new: Submission, mine: Record, old: Submission, theirs: Record) -> bool:
     if mine.predictions == theirs.predictions:
         return True
-    if mine.task_top1 != theirs.task_top1:  # most rows differ here: their files need no reading
+    if mine.scores.task_top1 != theirs.scores.task_top1:  # most rows differ here: their files need no reading
         return False
     return np.array_equal(new.predictions(mine).prediction, old.predictions(theirs).prediction)
 
@@ -93,11 +93,11 @@ def weights_of(suite: str, board: Sequence[Submission]) -> set[str]:
     found: set[str] = set()
     for old in board:
         with suppress(UserError):  # `check_others` names an entry that cannot be read
-            found |= {record.cell.weights for record in old.records} if old.suite == suite else set()
+            found |= {record.cell.found.weights for record in old.records} if old.suite == suite else set()
     return found
 
 
 def _average(row: Streams | None) -> str:
     if not row:
         return "none"
-    return f"{100 * sum(record.top1 for record in row.values()) / len(row):.2f} %"
+    return f"{100 * sum(record.scores.top1 for record in row.values()) / len(row):.2f} %"

@@ -27,7 +27,7 @@ def run_again(
     from tta_bench.verify.rerun import rerun
 
     audit = Audit()
-    adapted = [pair for pair in found if pair[0].cell.method != BASELINE]
+    adapted = [pair for pair in found if pair[0].cell.spec.method != BASELINE]
     rerun(adapted, count, seed, site, audit, on_cell)
     return audit
 

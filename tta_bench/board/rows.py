@@ -34,14 +34,14 @@ def check_rows(records: Sequence[Record], review: Review) -> dict[str, list[Reco
     for label, found in rows.items():
         if not LABEL.fullmatch(label):
             review.refuse("rows", f"label {label!r}", "use letters, digits, spaces and `.()=,+-` in labels")
-        methods = sorted({record.cell.method for record in found})
+        methods = sorted({record.cell.spec.method for record in found})
         if len(methods) > 1:
             review.refuse("rows", f"row {label} mixes methods: {', '.join(methods)}", "give each a label of its own")
         if failed := [record for record in found if record.status != "done"]:
             review.refuse("rows", f"{failed[0].cell.slug} failed", "run the same command again, then pack again")
-    if BASELINE not in {record.cell.method for record in records}:
+    if BASELINE not in {record.cell.spec.method for record in records}:
         review.refuse("rows", "there is no Source", f"run `--methods {BASELINE}` into the same folder, and pack again")
-    if all(record.cell.method == BASELINE for record in records):
+    if all(record.cell.spec.method == BASELINE for record in records):
         review.refuse("rows", "there is no row but Source", "run your method into the same folder, and pack again")
     return rows
 
@@ -53,9 +53,9 @@ def check_complete(rows: Mapping[str, list[Record]], suite: Suite, review: Revie
     for label, records in rows.items():
         odd = [record for record in records if not _is_whole(record)]
         found = Counter(
-            (task, record.cell.seed) for record in records if record not in odd for task in record.cell.tasks
+            (task, record.cell.spec.seed) for record in records if record not in odd for task in record.cell.spec.tasks
         )
-        again = "run `" + RUN.format(suite=suite.name, methods=records[0].cell.method) + "` and pack that folder"
+        again = "run `" + RUN.format(suite=suite.name, methods=records[0].cell.spec.method) + "` and pack that folder"
         if odd:
             review.refuse("complete", f"{odd[0].cell.slug} is a part of a stream or of another scenario", again)
         if missing := sorted(wanted - found.keys()):
@@ -67,7 +67,7 @@ def check_complete(rows: Mapping[str, list[Record]], suite: Suite, review: Revie
 
 
 def _is_whole(record: Record) -> bool:
-    return record.reportable and record.cell.scenario == "normal" and record.cell.live is None
+    return record.reportable and record.cell.spec.scenario == "normal" and record.cell.spec.live is None
 
 
 def _named(cells: Sequence[tuple[str, int]]) -> str:
@@ -85,7 +85,7 @@ def check_division(entry: Entry, records: Sequence[Record], suite: Suite, review
     seen = set()
     for record in records:
         for name, right in expected.items():
-            own = getattr(record.cell, name)
+            own = getattr(record.cell.spec, name)
             if own != right and (record.label, name) not in seen:
                 seen.add((record.label, name))
                 review.refuse("division", f"row {record.label}: {name} is {own}, the suite's is {right}", remedy)
@@ -107,7 +107,7 @@ def check_settings(entry: Entry, rows: Mapping[str, list[Record]], suite: Suite,
 
 def _settings_complaint(entry: Entry, label: str, record: Record, suite: Suite) -> tuple[str, str] | None:
     """What is wrong with a row's settings, and how to mend it."""
-    own, method = record.cell.own_settings, record.cell.method
+    own, method = record.cell.own_settings, record.cell.spec.method
     ruled = {name: dict(given) for name, given in {**suite.methods, **suite.other_methods}.items()}
     rules = [given for name, given in ruled.items() if given.pop("method", name) == method]
     keeps_rule = any(_follows(own, method, given) for given in rules)
@@ -138,7 +138,7 @@ def _follows(own: Mapping[str, Any], method: str, given: Mapping[str, Any]) -> b
 def check_package(entry: Entry, records: Sequence[Record], review: Review) -> None:
     """`built-in` is for tta-bench's own methods; another package must not use their names."""
     group = plugins.Group("method", plugins.claims("method"))
-    for method in sorted({record.cell.method for record in records} - {BASELINE}):
+    for method in sorted({record.cell.spec.method for record in records} - {BASELINE}):
         is_own = group.owner(method) == plugins.OWN
         if entry.package == "built-in" and not is_own:
             review.refuse("package", f"{method} is not built in", "name the package that provides it under `package:`")
@@ -158,7 +158,7 @@ def check_chosen(entry: Entry, store: Store, rows: Mapping[str, list[Record]], s
                 review.refuse("chosen", f"the run says: {sentence}", remedy)
     if DEFAULTS in entry.chosen_on:
         for label, records in rows.items():
-            own, base = records[0].cell.own_settings, defaults(records[0].cell.method)
+            own, base = records[0].cell.own_settings, defaults(records[0].cell.spec.method)
             changed = [key for key in sorted(own.keys() & base.keys()) if own[key] != base[key]]
             if changed:
                 text = f"chosen_on: {DEFAULTS}, but row {label} has another {', '.join(changed)}"

@@ -13,15 +13,30 @@ from tta_bench.errors import UserError
 WHAT, HOW, OUT, WHERE = GROUPS = "what to compare", "how to run", "where results go", "where cells run"
 
 
+# How `--help` shows the value of an option that is read by one of these.
+METAVARS: dict[Callable[[Any], Any], str] = {
+    readers.text: "NAME",
+    readers.names: "A,B,…",
+    readers.seeds: "0,1,2",
+    readers.gpus: "0,1,…",
+    readers.whole: "N",
+    readers.positive: "N",
+    readers.ratio: "NUMBER",
+    readers.speed: "NUMBER",
+    readers.seconds: "2h",
+    readers.path: "DIR",
+}
+
+
 def option(
     default: Any,
     help: str,
     read: Callable[[Any], Any] = readers.text,
+    group: str = HOW,
     *,
-    metavar: str | None = None,
+    metavar: str = "",
     choices: tuple[str, ...] = (),
     repeat: bool = False,
-    group: str = HOW,
 ) -> Any:
     """A field that is an option; `default` may be a function, and False makes a flag.
 
@@ -31,6 +46,7 @@ def option(
         read = readers.flag
     elif choices and read is readers.text:
         read = readers.one_of(*choices)
+    metavar = metavar or METAVARS.get(read, "")
     about = {"help": help, "read": read, "metavar": metavar, "choices": choices, "repeat": repeat, "group": group}
     return (
         field(default_factory=default, metadata=about) if callable(default) else field(default=default, metadata=about)

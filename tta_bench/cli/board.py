@@ -118,7 +118,7 @@ def _rerun(args: argparse.Namespace, review: Review, found: list[Found], console
     audit = run_again(found, args.rerun, args.seed, site)
     add_reruns(audit, found[0][1].folder, review)
     if args.by:
-        device = pick_device(found[0][0].cell.device if args.device == "auto" else args.device)
+        device = pick_device(found[0][0].cell.found.device if args.device == "auto" else args.device)
         made = note_rerun(read_submission(args.submission), audit, args.by, device_name(device))
         console.print(f"Noted: run again by {made.by}, {made.cells} cells, {made.result}", markup=False)
 

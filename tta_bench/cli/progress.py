@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.report.names import columns
 from tta_bench.runs.listing import Watcher
-from tta_bench.runs.spec import CellSpec
 
 MOST_BARS = 16  # more do not fit on a screen
 LINE_EVERY = 30.0  # seconds: a slow job shows that it is alive
@@ -216,7 +216,7 @@ class LiveWatcher(RunWatcher):
         super().on_record(record, is_new)
         if record.status == "done":
             row = self.scores.setdefault(record.label, {})
-            for task, accuracy in record.task_top1.items():
+            for task, accuracy in record.scores.task_top1.items():
                 row.setdefault(task, []).append(accuracy)
         self.bars.update(self.all, completed=self.kept)
 
@@ -247,7 +247,7 @@ def _queued(workers: int, why: str) -> str:
 
 
 def _line(record: Record) -> str:
-    name = f"{record.label:<14} {record.cell.name}, seed {record.cell.seed}"
+    name = f"{record.label:<14} {record.cell.name}, seed {record.cell.spec.seed}"
     if record.status != "done":
         return f"{name}: FAILED: {record.reason}"
-    return f"{name}: {100 * record.top1:.1f} % in {record.seconds['adapt']:.1f} s"
+    return f"{name}: {100 * record.scores.top1:.1f} % in {record.measured.seconds['adapt']:.1f} s"

@@ -66,23 +66,17 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 _TOLERANCE = "how much slower a method may become (default: 5%%)"
 _AGAINST = "a git revision; builds it and this checkout (with uncommitted changes) and runs both side by side"
-_METHODS = "default: the methods of the suite or the baseline"
 _BUDGET = "total time; methods near the limit are measured longer (default: 100s)"
 
 
 def add_workload(verb: argparse.ArgumentParser, *, methods: bool = True) -> None:
     """Options that define a workload; an option that is not given is None, and keeps the baseline's value."""
+    taken = ("methods", "model", "set", "batch_size", "device", "data_root")
+    options.add(verb, taken if methods else taken[1:], methods=None, device=None)
     what = verb.add_argument_group("what is timed")
-    if methods:
-        what.add_argument("--methods", type=options.names, metavar="A,B,…", help=_METHODS)
     what.add_argument("--suite", metavar="NAME", help=f"suite whose first batches are used (default: {suite.SMALL})")
-    what.add_argument("--model", metavar="NAME", help="source model (default: the suite's)")
-    what.add_argument("--batch-size", type=options.positive, metavar="N", help="default: the suite's")
     what.add_argument("--batches", type=options.positive, metavar="N", help=f"batches per pass (default: {BATCHES})")
     what.add_argument("--threads", type=options.positive, metavar="N", help=f"CPU threads (default: {THREADS})")
-    what.add_argument("--set", action="append", metavar="M.KEY=VALUE", help="a method setting; repeatable")
-    what.add_argument("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    options.add_data_root(what)
 
 
 WORKLOAD = ("suite", "model", "batch_size", "batches", "threads", "set", "device")

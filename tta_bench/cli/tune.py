@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     with watch(len(requests), console) as watcher:
         records = run_specs(requests, site, store, watcher, binder)
     runs = Runs([store.folder])
-    found = compare([runs.known(record) for record in records])
+    found = compare(records)
     render.show(by_average(accuracy_table(found)), console)
     render.show(criteria.choice_table(found, runs), console)
     scores = {row.first.label: criteria.score(row, runs, args.criterion) for row in found.rows if row.done}
@@ -114,7 +114,7 @@ def trials(
         label = row_of(method, suite, choice).label
         own = [record for record in records if record.label == label]
         whole = all(record.status == "done" for record in own)
-        accuracies = [100 * top1 for record in own for top1 in record.task_top1.values()] if whole else []
+        accuracies = [100 * top1 for record in own for top1 in record.scores.task_top1.values()] if whole else []
         score = round(scores[label], 6) if whole and label in scores else None
         found.append(Trial(settings, round(fmean(accuracies), 4) if accuracies else None, score))
     return found

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 if TYPE_CHECKING:
     from tta_bench.engines.tickets import Hints

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tta_bench.engines.base import ENDED, WAITING, Engine, State
@@ -19,10 +19,10 @@ from tta_bench.engines.tickets import Hints, tickets
 from tta_bench.engines.watched import CANCELLED, Announced, Lost, Worker, is_dead, running
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 AGAIN = 10.0  # seconds until a scheduler that has refused replacements is asked again
 PATIENCE = 600.0  # seconds to go on asking it when no worker is left
@@ -239,7 +239,7 @@ class Coordinator:
                 self.reasons[digest] = f"its record {announced.slug} was written, but is not there"
                 continue
             self.ended[digest] = record
-            self.watcher.on_record(replace(record, label=self._requests[digest].label), announced.is_new)
+            self.watcher.on_record(record.labelled(self._requests[digest].label), announced.is_new)
 
     def _end(self, worker: Worker, state: State) -> None:
         """Take note of a worker that has ended, and of the cell that it left unfinished."""

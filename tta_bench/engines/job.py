@@ -21,9 +21,9 @@ from tta_bench.checked import parse, validate
 from tta_bench.engines.journal import Life
 from tta_bench.errors import UserError, some
 from tta_bench.files import open_plain, read_whole, write_whole
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 LOG_LINES = 5
 LOG_BYTES = 10_000  # of its end that are looked at: a method may print gigabytes

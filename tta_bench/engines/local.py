@@ -24,8 +24,9 @@ from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, Options, Sta
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.tickets import Hints, passes
 from tta_bench.errors import UserError
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
+from tta_bench.runs.spec import read_spec
 from tta_bench.system import cores
 
 PATIENCE = 10.0  # seconds for a worker to drop its cell
@@ -198,7 +199,7 @@ def main() -> None:
     try:
         asked = _line(sys.stdin.buffer)
         if asked is not None and "specs" in asked:
-            requests = [CellSpec.from_json(spec) for spec in asked["specs"]]
+            requests = [read_spec(spec) for spec in asked["specs"]]
             place = Binder(Site.from_json(asked["site"]), workers)
             print(json.dumps(_checked(requests, lambda: refuse_unfit(requests, place))), flush=True)
             asked = _line(sys.stdin.buffer)

@@ -23,8 +23,8 @@ from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, Options, Sta
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.tickets import Hints
 from tta_bench.errors import UserError
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 from tta_bench.system import cores
 
 NAMESPACE = "tta-bench"

@@ -13,11 +13,11 @@ from tta_bench.engines.tickets import Hints, identity
 from tta_bench.engines.watched import Lost
 from tta_bench.errors import UserError, require
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.registry import installed
 from tta_bench.runs.launch import Launch
 from tta_bench.runs.listing import Watcher, finished, is_finished
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 OPTIONS = {"gpus": "--gpus", "submit": "--slurm", "gpus_per_cell": "--gpus-per-cell", "address": "=ADDRESS"}
 
@@ -52,7 +52,7 @@ class Session:
         left, found = self._left(ready, watcher)
         made, lost = self._coordinator(ready, watcher).run(left) if left else ({}, [])
         found |= made
-        return [replace(found[s.digest], label=s.label) for s in ready.requests if s.digest in found], lost
+        return [found[s.digest].labelled(s.label) for s in ready.requests if s.digest in found], lost
 
     def detach(self, ready: Launch) -> JobFolder | None:
         """Submit what is left and leave it alone; None if nothing is left."""
@@ -63,7 +63,7 @@ class Session:
         found = finished(ready.requests, ready.site, ready.store) | self._found_by_workers(ready)
         for spec in ready.requests:
             if spec.digest in found:
-                watcher.on_record(replace(found[spec.digest], label=spec.label), is_new=False)
+                watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
         return [spec for spec in ready.requests if spec.digest not in found], found
 
     def _found_by_workers(self, ready: Launch) -> dict[str, Record]:

@@ -12,8 +12,8 @@ from tta_bench.engines.base import ENDED, UNKNOWN, WAITING, State
 from tta_bench.engines.job import Job, JobFolder
 from tta_bench.engines.journal import Life
 from tta_bench.errors import UserError
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
-from tta_bench.runs.spec import CellSpec
 
 
 @dataclass(frozen=True)

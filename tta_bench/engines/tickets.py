@@ -13,9 +13,9 @@ from tta_bench.engines.job import Expected, Ticket
 from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.live import BACKWARD
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.registry import installed
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 if TYPE_CHECKING:
     from tta_bench.records.cell import Cell
@@ -48,11 +48,12 @@ def bound_hints(requests: Sequence[CellSpec], site: Site) -> Hints:
 
 def identity(cell: Cell) -> Expected:
     """The parts of a cell that must be the same on every machine; the device may differ."""
+    found = cell.found
     return Expected(
-        key=replace(cell, device="").key,
-        code=f"{cell.harness} {cell.method_code} {cell.data_code}",
-        weights=cell.weights,
-        images=f"{cell.images} {cell.stream} {cell.source}",
+        key=replace(cell, found=replace(found, device="")).key,
+        code=f"{found.harness} {found.method_code} {found.data_code}",
+        weights=found.weights,
+        images=f"{found.images} {found.stream} {found.source}",
     )
 
 
@@ -75,8 +76,8 @@ def tickets(requests: Sequence[CellSpec], hints: Hints, records: Iterable[Record
     for record in records:
         if record.status == "done":
             cell = record.cell
-            name = (record.label, cell.scenario, cell.limit)
-            seconds[name].append(sum(record.seconds[part] for part in ("adapt", "load", "build")))
+            name = (record.label, cell.spec.scenario, cell.spec.limit)
+            seconds[name].append(sum(record.measured.seconds[part] for part in ("adapt", "load", "build")))
     known = {spec.digest: seconds.get((spec.label, spec.scenario, spec.limit)) for spec in requests}
     weight = {spec.digest: len(spec.tasks) * hints.passes.get(spec.method, UNKNOWN) for spec in requests}
     scales = [fmean(found) / weight[digest] for digest, found in known.items() if found]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from tta_bench.engines.base import ENDED, UNKNOWN, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.journal import Life
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.listing import Watcher
-from tta_bench.runs.spec import CellSpec
 
 SILENT = 300.0  # seconds after which a worker that the engine knows nothing about counts as dead
 CANCELLED = "its job was cancelled with `tta-bench status --cancel`"

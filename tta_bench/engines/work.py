@@ -18,8 +18,8 @@ from tta_bench.engines.job import Job, JobFolder, Ticket
 from tta_bench.engines.journal import FINISHED, REFUSED, STOPPED, Journal, Life
 from tta_bench.engines.tickets import identity, mismatch
 from tta_bench.errors import RunStopped, UserError
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.listing import Watcher
-from tta_bench.runs.spec import CellSpec
 
 if TYPE_CHECKING:
     from tta_bench.runs.bind import Binder

@@ -66,7 +66,7 @@ def collect(runs: Runs, filters: Sequence[choose.Filter] = (), metrics: Sequence
     compared = [with_metrics(one, runs, metrics) for one in choose.comparisons(runs.records, filters)]
     tables = {f"{one.suite}/{name}": table for one in compared for name, table in layout(one).items()}
     return Content(
-        name=", ".join(dict.fromkeys(record.cell.suite for _, record in cells)),
+        name=", ".join(dict.fromkeys(record.cell.spec.suite for _, record in cells)),
         runs=tuple(_run(label, record, runs, columns) for label, record in cells),
         tables=tables,
         notes=tuple(map(str, notes)),
@@ -77,19 +77,19 @@ def collect(runs: Runs, filters: Sequence[choose.Filter] = (), metrics: Sequence
 
 def _run(label: str, record: Record, runs: Runs, columns: Sequence[Column]) -> Run:
     cell, done = record.cell, record.status == "done"
-    line = frames.line(label, cell.tasks[0], record, columns)
+    line = frames.line(label, cell.spec.tasks[0], record, columns)
     numbers = [column.key for column in at("frame", (*COLUMNS, *columns)) if column.digits is not None]
     conditions = {key: value for key, value in line.items() if key not in {*numbers, *_OWN} and value is not None}
     moment = datetime.fromisoformat(record.finished_at).timestamp() if record.finished_at else 0.0
     return Run(
-        name=f"{label}, {cell.name}, seed {cell.seed}",
+        name=f"{label}, {cell.name}, seed {cell.spec.seed}",
         key=cell.key[:12],
-        suite=cell.suite,
+        suite=cell.spec.suite,
         method=label,
         stream=cell.name,
-        seed=cell.seed,
+        seed=cell.spec.seed,
         settings=cell.own_settings,
-        conditions={**conditions, "tasks": ", ".join(cell.tasks)},
+        conditions={**conditions, "tasks": ", ".join(cell.spec.tasks)},
         numbers=_numbers(record, {key: line[key] for key in numbers}),
         curves=_curves(record, runs.predictions(cell)) if done else {},
         is_done=done,
@@ -105,9 +105,9 @@ def _numbers(record: Record, found: dict[str, float]) -> dict[str, float]:
     """The numbers of a table's row; a stream over several tasks has its total, and each task's accuracy."""
     if record.status != "done":
         return {}
-    if len(record.cell.tasks) > 1:
-        found["accuracy"] = 100 * record.top1
-        found |= {f"accuracy of {task}": 100 * share for task, share in record.task_top1.items()}
+    if len(record.cell.spec.tasks) > 1:
+        found["accuracy"] = 100 * record.scores.top1
+        found |= {f"accuracy of {task}": 100 * share for task, share in record.scores.task_top1.items()}
     return {key: float(value) for key, value in found.items() if not math.isnan(value)}
 
 
@@ -115,7 +115,7 @@ def _curves(record: Record, predictions: Predictions) -> dict[str, Series]:
     """Along the stream, one point per batch; a batch that was only predicted has no time."""
     ends = curves.batch_ends(record)
     sizes = np.diff(ends, prepend=0)
-    milliseconds = 1000 * np.asarray(record.batch_seconds) / sizes
+    milliseconds = 1000 * np.asarray(record.measured.batch_seconds) / sizes
 
     def mean(values: NDArray[Any]) -> NDArray[np.float64]:
         return np.add.reduceat(values.astype(np.float64), ends - sizes) / sizes

@@ -65,7 +65,8 @@ def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), w
         panels += [Panel(name.replace("_", " "), done)] if done else []
         gone = [row.label for row, line in zip(found.rows, lines, strict=True) if line is None]
         notes += [f"Left out: {label}, not done on {name}" for label in gone]
-    if any(record.resets and not record.reset_batches for row in found.rows for record in row.records):
+    measured = [record.measured for row in found.rows for record in row.records]
+    if any(one.resets and not one.reset_batches for one in measured):
         notes.append("Some records are of a tta-bench that did not note when a method was reset: no marks for these")
     if not panels:
         raise UserError(f"{folder}: no method is done on any of these streams: run the same command again")
@@ -85,7 +86,7 @@ def line(row: Row, number: int, stream: str, store: Store) -> Curve | None:
         images=ends,
         accuracy=curves.mean(0),
         spread=curves.std(0, ddof=1) if len(curves) > 1 else np.zeros(len(ends)),
-        resets=tuple(sorted(int(ends[batch]) for record in done for batch in record.reset_batches)),
+        resets=tuple(sorted(int(ends[batch]) for record in done for batch in record.measured.reset_batches)),
     )
 
 

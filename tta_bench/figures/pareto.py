@@ -75,13 +75,13 @@ def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where
 
 
 def _passes(row: Row) -> float:
-    passes = sum(record.sample_forwards + record.sample_backwards for record in row.records)
-    return passes / sum(record.samples for record in row.records)
+    passes = sum(record.measured.sample_forwards + record.measured.sample_backwards for record in row.records)
+    return passes / sum(record.scores.samples for record in row.records)
 
 
 def _source(found: Comparison) -> Row:
     """The unadapted model: the first such row, because an axis has one unit."""
-    source = next((row for row in found.rows if row.first.cell.method == "source"), None)
+    source = next((row for row in found.rows if row.first.cell.spec.method == "source"), None)
     if source is None:
         raise UserError("--cost time is in multiples of 'source', and this run has no such row: use --cost passes")
     return source

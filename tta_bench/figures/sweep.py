@@ -59,7 +59,7 @@ def _of_setting(folder: Path, setting: str, methods: Sequence[str], where: Seque
     """The sweep of a setting; rows that differ in more than the setting are refused."""
     found = rows.read(folder, methods, where)
     setting = setting or _swept(found.rows, folder)
-    swept = {float(row.first.cell.settings[setting]): row for row in found.rows if _has(row, setting)}
+    swept = {float(row.first.cell.found.settings[setting]): row for row in found.rows if _has(row, setting)}
     if len(swept) < 2:
         raise UserError(f"{folder}: needs rows with at least two values of '{setting}', found {len(swept)}")
     rest = {value: _others(row, setting) for value, row in swept.items()}
@@ -94,7 +94,7 @@ def _swept(found: Sequence[Row], folder: Path) -> str:
     for row in found:
         for setting, value in row.first.cell.own_settings.items():
             if _has(row, setting):
-                values[row.first.cell.method, setting].add(value)
+                values[row.first.cell.spec.method, setting].add(value)
     several = sorted({setting for (_, setting), seen in values.items() if len(seen) > 1})
     if len(several) != 1:
         there = f"rows differ in {', '.join(several)}" if several else "no two rows of a method differ in a setting"
@@ -103,13 +103,13 @@ def _swept(found: Sequence[Row], folder: Path) -> str:
 
 
 def _has(row: Row, setting: str) -> bool:
-    value = row.first.cell.settings.get(setting)
+    value = row.first.cell.found.settings.get(setting)
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _others(row: Row, setting: str) -> dict[str, Any]:
     settings = {key: value for key, value in row.first.cell.own_settings.items() if key != setting}
-    return {"method": row.first.cell.method, **settings}
+    return {"method": row.first.cell.spec.method, **settings}
 
 
 def draw(found: Sweep | Chart) -> Figure:

@@ -48,6 +48,7 @@ SHAPES_NOTHING = frozenset(
     {
         "tta_bench",
         "tta_bench.models.names",  # which the cell states
+        "tta_bench.records.asked",  # whose values the cell states, too
         *(f"tta_bench.{name}" for name in ("errors", "files", "plugins", "system")),
         "tta_bench.checked",
         *(f"tta_bench.checked.{name}" for name in ("annotations", "options", "parse", "readers", "validate")),

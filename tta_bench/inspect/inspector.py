@@ -20,11 +20,11 @@ from tta_bench.datasets import Dataset
 from tta_bench.errors import UserError
 from tta_bench.inspect import probe
 from tta_bench.inspect.inspection import Inspection, InspectionManifest
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.host import Work
 from tta_bench.runs.session import Session, read, source_batches, source_labels
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -43,14 +43,14 @@ def inspect(specs: Sequence[CellSpec], site: Site, *, images: int, command: Sequ
         parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     manifest = InspectionManifest(
-        inspected_suite=work.cell.suite,
-        method=work.label,
-        settings=work.cell.settings,
-        model=work.cell.model,
-        weights=work.cell.weights,
-        batch_size=work.cell.batch_size,
-        batches=-(-len(work.stream.order) // work.cell.batch_size),
-        seed=work.cell.seed,
+        inspected_suite=work.cell.spec.suite,
+        method=work.cell.spec.label,
+        settings=work.cell.found.settings,
+        model=work.cell.spec.model,
+        weights=work.cell.found.weights,
+        batch_size=work.cell.spec.batch_size,
+        batches=-(-len(work.stream.order) // work.cell.spec.batch_size),
+        seed=work.cell.spec.seed,
         lacking=lacking,
         command=tuple(command),
     )

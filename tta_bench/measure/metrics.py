@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.records.predictions import Predictions
-from tta_bench.records.record import Record
+from tta_bench.records.record import Record, Scores
 
 LANES = 8  # sums for each bin: adding to one sum alone waits for the addition before
 
@@ -35,9 +34,9 @@ def _lanes(count: int) -> NDArray[np.int32]:
 
 def contradiction(record: Record, predictions: Predictions) -> str:
     """How a record's scores differ from those of its predictions; empty if they agree."""
-    for name, score in scores_of(predictions, record.cell.tasks).items():
-        if not _same(score, getattr(record, name)):
-            return f"its {name} is {getattr(record, name)}, but its predictions give {score}"
+    for name, score in vars(scores_of(predictions, record.cell.spec.tasks)).items():
+        if not _same(score, recorded := getattr(record.scores, name)):
+            return f"its {name} is {recorded}, but its predictions give {score}"
     return ""
 
 
@@ -49,8 +48,8 @@ def _same(score: object, recorded: object) -> bool:
     return score == recorded
 
 
-def scores_of(predictions: Predictions, tasks: Sequence[str]) -> dict[str, Any]:
-    """The scores of a record, by field name: the only place that computes them from predictions."""
+def scores_of(predictions: Predictions, tasks: Sequence[str]) -> Scores:
+    """The scores of a record: the only place that computes them from predictions."""
     correct, samples = predictions.correct, len(predictions)
     top1 = _share(correct)
     if len(tasks) == 1:
@@ -58,13 +57,13 @@ def scores_of(predictions: Predictions, tasks: Sequence[str]) -> dict[str, Any]:
     else:
         parts = {name: correct[predictions.task == number] for number, name in enumerate(tasks)}
         by_task = {name: _share(part) for name, part in parts.items() if len(part)}
-    return {
-        "samples": samples,
-        "top1": top1,
-        "top5": _share(predictions.in_top5),
-        "task_top1": by_task,
-        "ece": expected_calibration_error(predictions.confidence, correct),
-    }
+    return Scores(
+        samples=samples,
+        top1=top1,
+        top5=_share(predictions.in_top5),
+        task_top1=by_task,
+        ece=expected_calibration_error(predictions.confidence, correct),
+    )
 
 
 def _share(marks: NDArray[np.bool_]) -> float:

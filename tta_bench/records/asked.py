@@ -15,7 +15,7 @@ class Asked:
     """What a run may ask of all its cells."""
 
     limit: Count | None = option(
-        None, "use only N images per task; results are marked as not reportable", read.positive, metavar="N"
+        None, "use only N images per task; results are marked as not reportable", read.positive
     )
     amp: Literal["bf16"] | None = option(None, "adapt in mixed precision; changes results slightly", choices=("bf16",))
     compile: bool = option(False, "compile the model: slower start, faster batches")

@@ -24,6 +24,7 @@ from tta_bench.records.live import WAITS, Live
 
 if TYPE_CHECKING:
     from tta_bench.records.cell import Cell
+    from tta_bench.records.spec import CellSpec
 
 
 class StreamKey(NamedTuple):
@@ -57,24 +58,25 @@ class Conditions:
 
     @classmethod
     def of(cls, cell: Cell) -> Conditions:
-        description, live = json.dumps(cell.data, sort_keys=True), cell.live or Live()
+        spec, found = cell.spec, cell.found
+        description, live = json.dumps(cell.data, sort_keys=True), spec.live or Live()
         return cls(
-            suite=cell.suite,
-            name=cell.name,
-            seed=cell.seed,
-            scenario=scenario_label(cell),
-            batch_size=cell.batch_size,
-            device=cell.device,
-            limit=cell.limit,
-            model=cell.model,
-            weights=cell.weights,
-            images=f"version {cell.suite_version}, {cell.data_code}, {cell.images}, {description}",
-            order=cell.stream,
-            amp=cell.amp,
-            compile=cell.compile,
+            suite=spec.suite,
+            name=spec.name,
+            seed=spec.seed,
+            scenario=scenario_label(spec),
+            batch_size=spec.batch_size,
+            device=found.device,
+            limit=spec.limit,
+            model=spec.model,
+            weights=found.weights,
+            images=f"version {spec.suite_version}, {found.data_code}, {found.images}, {description}",
+            order=found.stream,
+            amp=spec.amp,
+            compile=spec.compile,
             stream_speed=live.label,
             speed_options=live.options,
-            scenario_options=" ".join([f"--scenario {cell.scenario}", *_settings(cell, "--{} {}")]),
+            scenario_options=" ".join([f"--scenario {spec.scenario}", *_settings(spec, "--{} {}")]),
         )
 
     @property
@@ -110,15 +112,15 @@ class Conditions:
         return self.amp, self.compile
 
 
-def scenario_label(cell: Cell) -> str:
+def scenario_label(spec: CellSpec) -> str:
     """The scenario with its settings, as in `label-shift, imbalance 1000`."""
-    return ", ".join([cell.scenario, *_settings(cell, "{} {}")])
+    return ", ".join([spec.scenario, *_settings(spec, "{} {}")])
 
 
-def _settings(cell: Cell, style: str) -> list[str]:
+def _settings(spec: CellSpec, style: str) -> list[str]:
     return [
         style.format(key, f"{value:.10g}" if isinstance(value, float) else value)
-        for key, value in sorted(cell.scenario_settings.items())
+        for key, value in sorted(spec.scenario_settings.items())
     ]
 
 

@@ -48,8 +48,8 @@ def read_predictions(path: Path, record: Record) -> Predictions:
         raise UserError(f"{error}: {REDO}") from error
     if digest(content) != record.predictions:
         raise UserError(f"{path}: damaged, its digest differs from the one in its record: {REDO}")
-    found = Predictions.from_bytes(content, record.samples, str(path))
-    if found.task.max(initial=0) >= len(record.cell.tasks):
+    found = Predictions.from_bytes(content, record.scores.samples, str(path))
+    if found.task.max(initial=0) >= len(record.cell.spec.tasks):
         raise UserError(f"{path}: has predictions for a task that its record does not name: {REDO}")
     return found
 

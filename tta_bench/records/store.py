@@ -82,7 +82,12 @@ class Store(RunFolder):
         """All records, in the order of tasks and methods of the newest command."""
         tasks, methods = self._orders()
         found = [read_record(path) for path in self.record_files()]
-        return sorted(found, key=lambda r: (_rank(r.cell.tasks[0], tasks), r.cell.seed, _rank(r.label, methods)))
+
+        def place(record: Record) -> tuple[int, int, int]:
+            spec = record.cell.spec
+            return _rank(spec.tasks[0], tasks), spec.seed, _rank(spec.label, methods)
+
+        return sorted(found, key=place)
 
     def by_key(self) -> dict[str, Record]:
         """All records by the key of their cell."""

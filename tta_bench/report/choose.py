@@ -23,17 +23,17 @@ from tta_bench.report.rows import Comparison, by_table, compare
 Filter = tuple[str, str]  # a key of KEYS and a value, as in ("limit", "64")
 
 KEYS: dict[str, Callable[[Record], tuple[str, ...]]] = {
-    "scenario": lambda r: _each_once(r.cell.conditions.scenario, r.cell.scenario),
-    "limit": lambda r: (_limit(r.cell.limit),),
-    "batch_size": lambda r: (str(r.cell.batch_size),),
-    "model": lambda r: (r.cell.model,),
-    "device": lambda r: (r.cell.device,),
+    "scenario": lambda r: _each_once(r.cell.conditions.scenario, r.cell.spec.scenario),
+    "limit": lambda r: (_limit(r.cell.spec.limit),),
+    "batch_size": lambda r: (str(r.cell.spec.batch_size),),
+    "model": lambda r: (r.cell.spec.model,),
+    "device": lambda r: (r.cell.found.device,),
     "stream_speed": lambda r: _each_once(r.cell.conditions.stream_speed, *_speed(r)),
-    "severity": lambda r: (str(r.cell.data.get("severity", WAITS)),),
-    "seed": lambda r: (str(r.cell.seed),),
-    "method": lambda r: _each_once(r.label, r.cell.method),
-    "task": lambda r: r.cell.tasks,
-    "suite": lambda r: _each_once(r.cell.suite, table_of(r.cell)),
+    "severity": lambda r: (str(r.cell.spec.data.get("severity", WAITS)),),
+    "seed": lambda r: (str(r.cell.spec.seed),),
+    "method": lambda r: _each_once(r.label, r.cell.spec.method),
+    "task": lambda r: r.cell.spec.tasks,
+    "suite": lambda r: _each_once(r.cell.spec.suite, table_of(r.cell)),
 }
 
 
@@ -144,22 +144,28 @@ def _severities(records: Sequence[Record]) -> Callable[[Record], str]:
     """The severity of a record if its suite has several, as a sweep has; else nothing."""
     found: dict[str, set[str]] = defaultdict(set)
     for record in records:
-        found[record.cell.suite].add(str(record.cell.data.get("severity", "")))
-    return lambda record: str(record.cell.data.get("severity", "")) if len(found[record.cell.suite]) > 1 else ""
+        found[record.cell.spec.suite].add(str(record.cell.spec.data.get("severity", "")))
+
+    def severity(record: Record) -> str:
+        spec = record.cell.spec
+        return str(spec.data.get("severity", "")) if len(found[spec.suite]) > 1 else ""
+
+    return severity
 
 
 def _limits(records: Sequence[Record]) -> list[tuple[int | None, ...]]:
     """Under which limits each record would have come out as it is; None stands for no limit."""
-    cut = {(r.cell.limit, r.cell.conditions.table, r.cell.conditions.key) for r in records if r.cell.limit is not None}
+    conditions = [record.cell.conditions for record in records]
+    cut = {(one.limit, one.table, one.key) for one in conditions if one.limit is not None}
     limits = sorted({limit for limit, *_ in cut if limit is not None})
-    images = {record.cell.stream: record.samples for record in records if record.samples}
+    images = {record.cell.found.stream: record.scores.samples for record in records if record.scores.samples}
     found: list[tuple[int | None, ...]] = []
     for record in records:
-        cell, size = record.cell, images.get(record.cell.stream)
-        if cell.limit is not None or size is None:
-            found.append((cell.limit,))
+        cell, size = record.cell, images.get(record.cell.found.stream)
+        if cell.spec.limit is not None or size is None:
+            found.append((cell.spec.limit,))
             continue
-        where, tasks = (cell.conditions.table, cell.conditions.key), len(set(cell.tasks))
+        where, tasks = (cell.conditions.table, cell.conditions.key), len(set(cell.spec.tasks))
         fits = [limit for limit in limits if size <= limit * tasks and (limit, *where) not in cut]
         found.append((None, *fits))
     return found
@@ -199,7 +205,7 @@ def _limit(limit: int | None) -> str:
 
 
 def _speed(record: Record) -> tuple[str, ...]:
-    return (f"{record.cell.live.speed:g}",) if record.cell.live and record.cell.live.speed else ()
+    return (f"{record.cell.spec.live.speed:g}",) if record.cell.spec.live and record.cell.spec.live.speed else ()
 
 
 def _each_once(*values: str) -> tuple[str, ...]:

@@ -50,11 +50,11 @@ class Context:
 
     @cached_property
     def source(self) -> Row | None:
-        return next((row for row in self.comparison.rows if row.first.cell.method == BASELINE), None)
+        return next((row for row in self.comparison.rows if row.first.cell.spec.method == BASELINE), None)
 
     @cached_property
     def source_times(self) -> list[Record]:
-        labels = [row.label for row in self.comparison.rows if row.first.cell.method == BASELINE]
+        labels = [row.label for row in self.comparison.rows if row.first.cell.spec.method == BASELINE]
         return [record for label in labels for record in self.timed.get(label, [])]
 
     @cached_property

@@ -24,47 +24,47 @@ def columns_at(place: Place, comparison: Comparison | None = None) -> list[Colum
 
 def _of_whole(line: Line, value: float) -> float:
     """A number of a whole stream; a stream over several tasks has it for all of them together only."""
-    return value if len(line.record.cell.tasks) == 1 else math.nan
+    return value if len(line.record.cell.spec.tasks) == 1 else math.nan
 
 
 def _per_image(row: Row, counts: Iterable[int]) -> float:
-    return sum(counts) / sum(record.samples for record in row.done)
+    return sum(counts) / sum(record.scores.samples for record in row.done)
 
 
 def _environment(key: str) -> Any:
-    return lambda line: line.record.environment.get(key)
+    return lambda line: line.record.measured.environment.get(key)
 
 
 def _peak(line: Line) -> float:
-    memory = line.record.memory
+    memory = line.record.measured.memory
     return memory["bytes"] / 2**20 if "bytes" in memory else math.nan
 
 
 _FACTS = (
     Column("label", {"csv": 1}, record=lambda line: line.label),
-    Column("method", {"csv": 2}, record=lambda line: line.record.cell.method),
+    Column("method", {"csv": 2}, record=lambda line: line.record.cell.spec.method),
     Column("settings", {"csv": 3, "frame": 23}, record=lambda line: line.record.cell.own_settings),
-    Column("suite", {"csv": 4, "frame": 1}, record=lambda line: line.record.cell.suite),
+    Column("suite", {"csv": 4, "frame": 1}, record=lambda line: line.record.cell.spec.suite),
     Column("scenario", {"frame": 2}, record=lambda line: line.record.cell.conditions.scenario),
     Column("task", {"csv": 5, "frame": 3}, record=lambda line: line.task),
     Column("severity", {"frame": 4}, record=lambda line: _severity(line)),
-    Column("seed", {"csv": 6, "frame": 5}, record=lambda line: line.record.cell.seed),
+    Column("seed", {"csv": 6, "frame": 5}, record=lambda line: line.record.cell.spec.seed),
     Column("method", {"frame": 6}, record=lambda line: line.label),
-    Column("model", {"csv": 16, "frame": 24}, record=lambda line: line.record.cell.model),
-    Column("weights", {"csv": 17, "frame": 25}, record=lambda line: line.record.cell.weights),
-    Column("stream", {"csv": 18}, record=lambda line: line.record.cell.stream),
+    Column("model", {"csv": 16, "frame": 24}, record=lambda line: line.record.cell.spec.model),
+    Column("weights", {"csv": 17, "frame": 25}, record=lambda line: line.record.cell.found.weights),
+    Column("stream", {"csv": 18}, record=lambda line: line.record.cell.found.stream),
     Column("status", {"csv": 19, "frame": 20}, record=lambda line: line.record.status),
     Column("reason", {"csv": 20, "frame": 21}, record=lambda line: line.record.reason),
-    Column("plugin", {"frame": 22}, record=lambda line: line.record.cell.method),
-    Column("batch_size", {"frame": 26}, record=lambda line: line.record.cell.batch_size),
-    Column("limit", {"frame": 27}, record=lambda line: line.record.cell.limit),
+    Column("plugin", {"frame": 22}, record=lambda line: line.record.cell.spec.method),
+    Column("batch_size", {"frame": 26}, record=lambda line: line.record.cell.spec.batch_size),
+    Column("limit", {"frame": 27}, record=lambda line: line.record.cell.spec.limit),
     Column("stream_speed", {"frame": 28}, record=lambda line: _speed(line)),
-    Column("amp", {"frame": 30}, record=lambda line: line.record.cell.amp),
-    Column("compile", {"frame": 31}, record=lambda line: line.record.cell.compile),
-    Column("device", {"frame": 32}, record=lambda line: line.record.cell.device),
+    Column("amp", {"frame": 30}, record=lambda line: line.record.cell.spec.amp),
+    Column("compile", {"frame": 31}, record=lambda line: line.record.cell.spec.compile),
+    Column("device", {"frame": 32}, record=lambda line: line.record.cell.found.device),
     Column("device_name", {"frame": 33}, record=_environment("device_name")),
     Column("threads", {"frame": 34}, record=_environment("threads")),
-    Column("tta_bench", {"frame": 35}, record=lambda line: line.record.cell.harness),
+    Column("tta_bench", {"frame": 35}, record=lambda line: line.record.cell.found.harness),
     Column("commit", {"frame": 36}, record=_environment("commit")),
     Column("finished_at", {"frame": 37}, record=lambda line: line.record.finished_at or None),
     Column("cell", {"frame": 38}, record=lambda line: line.record.cell.slug),
@@ -73,47 +73,55 @@ _FACTS = (
 
 def _severity(line: Line) -> Any:
     cell = line.record.cell
-    return None if cell.scenario == "gradual" else cell.data.get("severity")  # that one rises and falls
+    return None if cell.spec.scenario == "gradual" else cell.data.get("severity")  # that one rises and falls
 
 
 def _speed(line: Line) -> float:
-    live = line.record.cell.live
+    live = line.record.cell.spec.live
     return live.speed if live else 0.0
 
 
 _SCORES = (
     Column("top1", {"csv": 7}, digits=3, better="higher", record=lambda line: _top1(line)),
-    Column("top5", {"csv": 8}, digits=3, better="higher", record=lambda line: _of_whole(line, line.record.top5)),
+    Column("top5", {"csv": 8}, digits=3, better="higher", record=lambda line: _of_whole(line, line.record.scores.top5)),
     Column("accuracy", {"frame": 7}, digits=1, better="higher", record=lambda line: 100 * _top1(line)),
     Column(
-        "top5", {"frame": 8}, digits=1, better="higher", record=lambda line: 100 * _of_whole(line, line.record.top5)
+        "top5",
+        {"frame": 8},
+        digits=1,
+        better="higher",
+        record=lambda line: 100 * _of_whole(line, line.record.scores.top5),
     ),
     Column(
-        "ece", {"csv": 9, "frame": 9}, digits=3, better="lower", record=lambda line: _of_whole(line, line.record.ece)
+        "ece",
+        {"csv": 9, "frame": 9},
+        digits=3,
+        better="lower",
+        record=lambda line: _of_whole(line, line.record.scores.ece),
     ),
     Column(
         "scored",
         {"csv": 10, "frame": 18, "scoring": 1},
         about="the weights that a prediction is taken with",
-        record=lambda line: line.record.score_point or None,
-        row=lambda row, _: row.first.score_point or NONE,
+        record=lambda line: line.record.measured.score_point or None,
+        row=lambda row, _: row.first.measured.score_point or NONE,
     ),
 )
 
 
 def _top1(line: Line) -> float:
-    return line.record.task_top1.get(line.task, math.nan)
+    return line.record.scores.task_top1.get(line.task, math.nan)
 
 
 _COSTS = (
-    Column("images", {"frame": 10}, digits=0, record=lambda line: line.record.samples),
+    Column("images", {"frame": 10}, digits=0, record=lambda line: line.record.scores.samples),
     Column(
         "seconds",
         {"frame": 11, "time": 1},
         about="all of `adapt`, per seed",
         digits=1,
         better="lower",
-        record=lambda line: line.record.seconds["adapt"],
+        record=lambda line: line.record.measured.seconds["adapt"],
         row=costs.seconds_of,
     ),
     Column(
@@ -123,8 +131,8 @@ _COSTS = (
         about="seconds that a method learns from source images, per stream",
         digits=2,
         better="lower",
-        record=lambda line: line.record.seconds["prepare"],
-        row=lambda row, _: sum(record.seconds["prepare"] for record in row.done) / len(row.done),
+        record=lambda line: line.record.measured.seconds["prepare"],
+        row=lambda row, _: sum(record.measured.seconds["prepare"] for record in row.done) / len(row.done),
     ),
     Column(
         "ms_per_image",
@@ -162,8 +170,8 @@ _COSTS = (
         about="forward passes per image",
         digits=2,
         better="lower",
-        record=lambda line: line.record.sample_forwards / max(line.record.samples, 1),
-        row=lambda row, _: _per_image(row, (record.sample_forwards for record in row.done)),
+        record=lambda line: line.record.measured.sample_forwards / max(line.record.scores.samples, 1),
+        row=lambda row, _: _per_image(row, (record.measured.sample_forwards for record in row.done)),
     ),
     Column(
         "backwards_per_image",
@@ -173,16 +181,16 @@ _COSTS = (
         about="backward passes per image",
         digits=2,
         better="lower",
-        record=lambda line: line.record.sample_backwards / max(line.record.samples, 1),
-        row=lambda row, _: _per_image(row, (record.sample_backwards for record in row.done)),
+        record=lambda line: line.record.measured.sample_backwards / max(line.record.scores.samples, 1),
+        row=lambda row, _: _per_image(row, (record.measured.sample_backwards for record in row.done)),
     ),
     Column(
         "needs_source",
         {"csv": 13, "frame": 19, "scoring": 4},
         name="src",
         about="needs source images",
-        record=lambda line: line.record.needs_source if line.record.status == "done" else None,
-        row=lambda row, _: "yes" if row.first.needs_source else "no",
+        record=lambda line: line.record.measured.needs_source if line.record.status == "done" else None,
+        row=lambda row, _: "yes" if row.first.measured.needs_source else "no",
     ),
     Column(
         "seen",
@@ -191,8 +199,8 @@ _COSTS = (
         about="batches that it adapted to; the others were only predicted",
         digits=1,
         better="higher",
-        record=lambda line: 100 * line.record.seen,
-        row=lambda row, _: 100 * statistics.fmean(record.seen for record in row.done),
+        record=lambda line: 100 * line.record.measured.seen,
+        row=lambda row, _: 100 * statistics.fmean(record.measured.seen for record in row.done),
     ),
     Column(
         "peak_mib",
@@ -203,15 +211,15 @@ _COSTS = (
         more_digits=0,
         better="lower",
         record=_peak,
-        row=lambda row, _: max(record.memory.get("bytes", 0) for record in row.done) / 2**20,
+        row=lambda row, _: max(record.measured.memory.get("bytes", 0) for record in row.done) / 2**20,
     ),
     Column(
         "resets",
         {"frame": 16, "stress": 8},
         about="resets to the source weights by the method itself",
         digits=0,
-        record=lambda line: line.record.resets,
-        row=lambda row, _: sum(record.resets for record in row.done),
+        record=lambda line: line.record.measured.resets,
+        row=lambda row, _: sum(record.measured.resets for record in row.done),
     ),
     Column(
         "slow_first_batch",

@@ -20,17 +20,18 @@ from tta_bench.suites.suite import Suite
 def table_of(cell: Cell) -> str:
     """The table that a cell belongs to: its suite's, or that of the paper which several suites answer together."""
     table = own_table(shipped_suite(cell))
-    return table.name if table else cell.suite
+    return table.name if table else cell.spec.suite
 
 
 def shipped_suite(cell: Cell) -> Suite | None:
     """The suite of a cell if it ships with tta-bench; a user's own suite of the same name is another."""
-    return _shipped(cell.suite, cell.data.get("kind"), cell.tasks) if _is_shipped(cell.suite) else None
+    spec = cell.spec
+    return _shipped(spec.suite, spec.data.get("kind"), spec.tasks) if _is_shipped(spec.suite) else None
 
 
 def is_anothers(cell: Cell) -> bool:
     """Whether the cell's suite only has the name of one that ships with tta-bench."""
-    return baseline.is_anothers(cell.suite, cell.data.get("kind"), cell.tasks)
+    return baseline.is_anothers(cell.spec.suite, cell.spec.data.get("kind"), cell.spec.tasks)
 
 
 _shipped = cache(baseline.shipped_suite)
@@ -100,4 +101,4 @@ def _check_orders(records: Sequence[Record]) -> None:
 
 def _cells(records: Sequence[Record]) -> str:
     first, more = records[0], len(records) - 1
-    return f"{first.label} on {first.cell.name}, seed {first.cell.seed}" + (f" and {more} more" if more else "")
+    return f"{first.label} on {first.cell.name}, seed {first.cell.spec.seed}" + (f" and {more} more" if more else "")

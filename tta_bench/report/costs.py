@@ -80,7 +80,7 @@ def _left_out(comparison: Comparison, timed: Comparison) -> list[Note]:
     for row in comparison.rows:
         for r in row.done:
             if r.cell.key not in kept:
-                name = f"{row.label} on {r.cell.name}, seed {r.cell.seed}"
+                name = f"{row.label} on {r.cell.name}, seed {r.cell.spec.seed}"
                 cells[r.time_conditions].append(name)
     return [
         info(
@@ -93,7 +93,7 @@ def _left_out(comparison: Comparison, timed: Comparison) -> list[Note]:
 
 def _steady_note(comparison: Comparison) -> str:
     """What ms/image means for these streams: a stream of one batch has nothing but its warm-up."""
-    short = [len(record.batch_seconds) < 2 for record in comparison.records if record.status == "done"]
+    short = [len(record.measured.batch_seconds) < 2 for record in comparison.records if record.status == "done"]
     if short and all(short):
         return "ms/image: of the streams' only batch, warm-up included."
     alone = "; streams of one batch count with their warm-up" if any(short) else ""
@@ -105,7 +105,7 @@ def slow_first_batch(record: Record) -> float | None:
 
     A compiler, a cache that fills or work that a method puts off until the clock is not looked at: ms/image hides it.
     """
-    first, *others = [seconds for seconds in record.batch_seconds if seconds] or [0.0]  # 0: only predicted
+    first, *others = [seconds for seconds in record.measured.batch_seconds if seconds] or [0.0]  # 0: only predicted
     usual = statistics.median(others) if others else math.inf
     is_slow = first > SLOW_TIMES * usual and first - usual > SLOW_SECONDS
     return first / max(usual, 1e-6) if is_slow else None
@@ -118,13 +118,15 @@ def _slow_note(comparison: Comparison) -> list[Note]:
         times = {slow: record for record in row.done if (slow := slow_first_batch(record)) is not None}
         if times:
             worst = times[max(times)]
-            found.append(f"{row.label} {worst.batch_seconds[0]:.1f} s on {worst.cell.name}, {max(times):.0f} times")
+            seconds = worst.measured.batch_seconds[0]
+            found.append(f"{row.label} {seconds:.1f} s on {worst.cell.name}, {max(times):.0f} times")
     text = f"first batch far slower than the others, and left out of ms/image: {'; '.join(found)} their median."
     return [warning(text)] if found else []
 
 
 def seconds_per_seed(records: Sequence[Record]) -> float:
-    return sum(record.seconds["adapt"] for record in records) / len({record.cell.seed for record in records})
+    seeds = {record.cell.spec.seed for record in records}
+    return sum(record.measured.seconds["adapt"] for record in records) / len(seeds)
 
 
 def steady_ms(records: Sequence[Record]) -> float:
@@ -144,7 +146,7 @@ def minutes_name(images: int = IMAGES) -> str:
 
 def extrapolated(comparison: Comparison, images: int = IMAGES) -> list[Note]:
     """From how many images `minutes` is extrapolated."""
-    counts = sorted({sum(record.samples for record in row.done) for row in comparison.rows if row.done})
+    counts = sorted({sum(record.scores.samples for record in row.done) for row in comparison.rows if row.done})
     if not counts:
         return []
     many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
@@ -198,13 +200,13 @@ def times_other(pairs: Sequence[tuple[Record, Record]]) -> float | None:
 
 def _memory_note(comparison: Comparison) -> list[Note]:
     measures = {
-        f"{r.memory['measure']}, while adapting" if memory_is_of_adapting(r) else r.memory["measure"]
+        f"{r.measured.memory['measure']}, while adapting" if memory_is_of_adapting(r) else r.measured.memory["measure"]
         for r in comparison.records
-        if r.memory.get("measure")
+        if r.measured.memory.get("measure")
     }
     return [info(f"peak MiB: {' / '.join(sorted(measures))}.")] if measures else []
 
 
 def memory_is_of_adapting(record: Record) -> bool:
     """Whether the peak leaves out `prepare`: some systems cannot reset it, so there it covers the whole run."""
-    return "prepare_bytes" in record.memory and "whole run" not in record.memory["measure"]
+    return "prepare_bytes" in record.measured.memory and "whole run" not in record.measured.memory["measure"]

@@ -41,11 +41,12 @@ def newest_data(records: Sequence[Record]) -> Record:
 
 
 def _is_installed(cell: Cell) -> bool:
-    return cell.method_code.partition("+")[0] == _method_code(cell.method) and harness_hash() in cell.harness.split("+")
+    has_method = cell.found.method_code.partition("+")[0] == _method_code(cell.spec.method)
+    return has_method and harness_hash() in cell.found.harness.split("+")
 
 
 def _has_installed_data(cell: Cell) -> bool:
-    return cell.data_code == _data_code(cell.data.get("kind"))
+    return cell.found.data_code == _data_code(cell.spec.data.get("kind"))
 
 
 @cache

@@ -10,8 +10,8 @@ from tta_bench.records.record import Record
 
 def batch_ends(record: Record) -> NDArray[np.int64]:
     """How many images have been seen at the end of each batch."""
-    size = record.cell.batch_size
-    return np.minimum(np.arange(size, record.samples + size, size), record.samples)
+    size = record.cell.spec.batch_size
+    return np.minimum(np.arange(size, record.scores.samples + size, size), record.scores.samples)
 
 
 def running(correct: NDArray[np.bool_], ends: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -92,8 +92,8 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
     done = [
         TaskDifference(
             task,
-            a=float(np.mean([one.top1 for one, _, stream in found if stream.task == task])),
-            b=float(np.mean([other.top1 for _, other, stream in found if stream.task == task])),
+            a=float(np.mean([one.scores.top1 for one, _, stream in found if stream.task == task])),
+            b=float(np.mean([other.scores.top1 for _, other, stream in found if stream.task == task])),
             estimate=estimate([own for own in blocks if own.stream.task == task]),
             only_b=won[task][0],
             only_a=won[task][1],
@@ -116,7 +116,7 @@ def pairs(first: Row, second: Row) -> list[tuple[Record, Record]]:
 def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: NDArray[np.int32]) -> Stream:
     _, _, target = cell.name.partition("-to-")  # transfers to the same domain show the same images
     change = b.astype(np.int8) - a.astype(np.int8)
-    return Stream(cell.name, f"{cell.suite} {target}", cell.seed, change, index, cell.batch_size)
+    return Stream(cell.name, f"{cell.spec.suite} {target}", cell.spec.seed, change, index, cell.spec.batch_size)
 
 
 def _stream(one: Record, other: Record, runs: Runs) -> Stream:
@@ -130,8 +130,8 @@ def _notes(comparison: Comparison, first: Row, second: Row, shared: int) -> list
         lone = len(row.done) - shared
         if failed or lone:
             notes.append(warning(f"left out of {row.label}: {failed} failed cells, {lone} that the other row lacks."))
-    if first.first.score_point != second.first.score_point:
-        points = f"{first.label} {first.first.score_point}, {second.label} {second.first.score_point}"
+    if first.first.measured.score_point != second.first.measured.score_point:
+        points = f"{first.label} {first.first.measured.score_point}, {second.label} {second.first.measured.score_point}"
         notes.append(warning(f"scored at different points: {points}."))
     return notes
 

@@ -88,7 +88,7 @@ def cells_frame(cells: Sequence[Cell], notes: Sequence[Note], columns: Sequence[
     """`frame` of these cells."""
     import pandas as pd
 
-    lines = [line(label, task, record, columns) for label, record in cells for task in record.cell.tasks]
+    lines = [line(label, task, record, columns) for label, record in cells for task in record.cell.spec.tasks]
     made: pd.DataFrame = pd.DataFrame(lines).astype(dict.fromkeys(WHOLE_NUMBERS, "Int64"))
     made["finished_at"] = pd.to_datetime(made["finished_at"], utc=True)
     made.attrs["notes"] = list(map(str, notes))
@@ -107,11 +107,12 @@ def predictions_frame(cells: Sequence[Cell], runs: Runs) -> pd.DataFrame | None:
     lengths = [len(one.index) for one in found]
     who = pd.DataFrame([_who(label, record) for label, record in cells])
     who = who.astype(dict.fromkeys(who.columns.drop("seed"), "category"))  # millions of images share few words
-    batches = [np.arange(length) // record.cell.batch_size for length, (_, record) in zip(lengths, cells, strict=True)]
+    sizes = [record.cell.spec.batch_size for _, record in cells]
+    batches = [np.arange(length) // size for length, size in zip(lengths, sizes, strict=True)]
     arrays = {name: np.concatenate([getattr(one, attribute) for one in found]) for name, attribute in IMAGE.items()}
     who = who.loc[who.index.repeat(lengths)].reset_index(drop=True)
-    names = sorted({task for _, record in cells for task in record.cell.tasks})
-    tasks = [[names.index(task) for task in dict.fromkeys(record.cell.tasks)] for _, record in cells]
+    names = sorted({task for _, record in cells for task in record.cell.spec.tasks})
+    tasks = [[names.index(task) for task in dict.fromkeys(record.cell.spec.tasks)] for _, record in cells]
     codes = [np.array(own)[one.task] for own, one in zip(tasks, found, strict=True)]
     who["task"] = pd.Categorical.from_codes(np.concatenate(codes), names)  # type: ignore[call-overload]
     made: pd.DataFrame = who.assign(batch=np.concatenate(batches), **arrays)
@@ -137,7 +138,7 @@ def _comparisons(runs: Runs, wanted: Collection[int]) -> list[Comparison]:
             placed |= {id(record) for record in own}
             by_model: dict[str, list[Record]] = {}
             for record in own:
-                by_model.setdefault(record.cell.model, []).append(record)
+                by_model.setdefault(record.cell.spec.model, []).append(record)
             found += [compare(those) for those in by_model.values() if any(id(one) in wanted for one in those)]
     return found
 
@@ -159,10 +160,10 @@ def line(label: str, task: str, record: Record, columns: Sequence[Column] = ()) 
 def _who(label: str, record: Record) -> dict[str, Any]:
     cell = record.cell
     return {
-        "suite": cell.suite,
+        "suite": cell.spec.suite,
         "scenario": cell.conditions.scenario,
         "task": None,
-        "seed": cell.seed,
+        "seed": cell.spec.seed,
         "method": label,
         "cell": cell.slug,
     }

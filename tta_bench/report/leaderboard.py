@@ -29,10 +29,10 @@ def tidy_csv(comparison: Comparison) -> str:
     order = {task: place for place, task in enumerate(comparison.tasks)}
     columns = columns_at("csv", comparison)
     lines = [
-        (row.label, order[task], record.cell.seed, _texts(columns, Line(row.label, task, record)))
+        (row.label, order[task], record.cell.spec.seed, _texts(columns, Line(row.label, task, record)))
         for row in comparison.rows
         for record in row.records
-        for task in record.cell.tasks
+        for task in record.cell.spec.tasks
     ]
     keys = [column.key for column in columns]
     return csv_lines([keys, *(line for *_, line in sorted(lines, key=lambda line: line[:3]))])

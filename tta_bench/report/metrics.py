@@ -96,12 +96,12 @@ def _computed(metric: Metric, records: Sequence[Record], runs: Runs) -> tuple[Va
             continue
         try:
             found = metric.compute(runs.predictions(record.cell), record)
-            by_task = found if isinstance(found, Mapping) else dict.fromkeys(record.cell.tasks, found)
-            values |= {(record.cell.key, task): _number(by_task[task]) for task in record.cell.tasks}
+            by_task = found if isinstance(found, Mapping) else dict.fromkeys(record.cell.spec.tasks, found)
+            values |= {(record.cell.key, task): _number(by_task[task]) for task in record.cell.spec.tasks}
         except UserError:  # of damaged predictions
             raise
         except (Exception, SystemExit) as error:  # third-party code may raise anything
-            problems[f"{record.label} on {record.cell.name}, seed {record.cell.seed}"] = reason(error)
+            problems[f"{record.label} on {record.cell.name}, seed {record.cell.spec.seed}"] = reason(error)
     return values, problems
 
 
@@ -114,7 +114,7 @@ def _number(found: Any) -> float:
 def _column(name: str, metric: Metric, values: Values) -> Column:
     def of_row(row: Row, _: object) -> float | None:
         """The mean over streams and their tasks; only where none is missing."""
-        found = [values.get((record.cell.key, task)) for record in row.done for task in record.cell.tasks]
+        found = [values.get((record.cell.key, task)) for record in row.done for task in record.cell.spec.tasks]
         known = [value for value in found if value is not None]
         return statistics.fmean(known) if len(known) == len(found) else None
 

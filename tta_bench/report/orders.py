@@ -17,7 +17,7 @@ NOTE = (
 
 
 def count(comparison: Comparison) -> int:
-    return len({record.cell.seed for record in comparison.records})
+    return len({record.cell.spec.seed for record in comparison.records})
 
 
 def over(function: Callable[[Iterable[float]], float]) -> Callable[[Row, Context], float | None]:
@@ -52,7 +52,7 @@ def _by_seed(row: Row, comparison: Comparison) -> dict[int, float]:
     """The average over tasks in percent for each seed that has all tasks."""
     found: dict[int, dict[str, float]] = {}
     for record in row.done:
-        found.setdefault(record.cell.seed, {}).update(record.task_top1)
+        found.setdefault(record.cell.spec.seed, {}).update(record.scores.task_top1)
     return {
         seed: 100 * statistics.fmean(scores.values())
         for seed, scores in sorted(found.items())

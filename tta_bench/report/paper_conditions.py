@@ -27,19 +27,19 @@ def table_for(comparison: Comparison, paper: Paper) -> PaperTable | None:
     cells = [record.cell for record in comparison.records]
     if any(is_anothers(cell) for cell in cells):
         return None
-    tables = paper.tables_of({cell.suite for cell in cells})
+    tables = paper.tables_of({cell.spec.suite for cell in cells})
     return min(tables, key=lambda table: len(_other_conditions(cells[0], table)), default=None)
 
 
 def why_not(row: Row, paper: Paper, table: PaperTable) -> list[str]:
     """Why a row must not be compared with the paper's; empty if it may."""
-    cell, point = row.first.cell, row.first.score_point
-    method, limit = paper.method(cell.method), limit_of(row.records)
+    cell, point = row.first.cell, row.first.measured.score_point
+    method, limit = paper.method(cell.spec.method), limit_of(row.records)
     reasons = [table.caveat, *_other_conditions(cell, table)]
     if limit is not None:
         reasons.append(f"only the first {limit} images of each task")
-    if cell.amp:
-        reasons.append(f"adapted in {cell.amp}")
+    if cell.spec.amp:
+        reasons.append(f"adapted in {cell.spec.amp}")
     if method.caveat:
         reasons.append(method.caveat.replace("{score_point}", point or "never"))
     elif method.score_point and row.done and point != method.score_point:
@@ -50,29 +50,29 @@ def why_not(row: Row, paper: Paper, table: PaperTable) -> list[str]:
 
 def _other_conditions(cell: Cell, table: PaperTable) -> list[str]:
     """What the paper states about all rows of a table and this cell does not share."""
-    reasons = list(filter(None, [other_weights(table, cell.model)]))
-    if table.mean and cell.mean != table.mean:
-        ours, theirs = (", ".join(f"{value:g}" for value in values) for values in (cell.mean, table.mean))
+    reasons = list(filter(None, [other_weights(table, cell.spec.model)]))
+    if table.mean and cell.found.mean != table.mean:
+        ours, theirs = (", ".join(f"{value:g}" for value in values) for values in (cell.found.mean, table.mean))
         reasons.append(f"images normalised with mean {ours}, the paper's with {theirs}")
-    if cell.data.get("allow_partial"):
+    if cell.spec.data.get("allow_partial"):
         reasons.append("a part of the published images (allow_partial)")
-    if "made_by" in cell.data:
-        reasons.append(f"images by {cell.data['made_by']}, not the published ones")
-    resized = cell.data.get("transform", {}).get("interpolation")
+    if "made_by" in cell.found.data:
+        reasons.append(f"images by {cell.found.data['made_by']}, not the published ones")
+    resized = cell.found.data.get("transform", {}).get("interpolation")
     if table.interpolation and resized and resized != table.interpolation:
         reasons.append(f"images resized {resized}, the paper's {table.interpolation}")
-    settings = cell.scenario_settings
-    if cell.scenario != table.scenario or any(settings.get(k, v) != v for k, v in table.scenario_settings.items()):
+    settings = cell.spec.scenario_settings
+    if cell.spec.scenario != table.scenario or any(settings.get(k, v) != v for k, v in table.scenario_settings.items()):
         reasons.append(f"other scenario: {cell.conditions.scenario}, the paper's is {table.scenario}")
-    if table.batch_size and cell.batch_size != table.batch_size:
-        reasons.append(f"batches of {cell.batch_size} images, the paper's of {table.batch_size}")
+    if table.batch_size and cell.spec.batch_size != table.batch_size:
+        reasons.append(f"batches of {cell.spec.batch_size} images, the paper's of {table.batch_size}")
     return reasons
 
 
 def _other_settings(row: Row, table: PaperTable) -> str:
     cell, suite = row.first.cell, shipped_suite(row.first.cell)
     given = suite.settings(row.first.label) if suite else {}
-    expected = {**defaults(cell.method), **given, **table.settings.get(cell.method, {})}
+    expected = {**defaults(cell.spec.method), **given, **table.settings.get(cell.spec.method, {})}
     changed = {k: v for k, v in cell.own_settings.items() if k in expected and v != expected[k] and k != "seed"}
     differences = ", ".join(f"{key}={value} for {expected[key]}" for key, value in changed.items())
     return f"other settings than the paper's or the suite's: {differences}" if changed else ""
@@ -98,7 +98,7 @@ class Reasons:
 
 def paper_row(row: Row, paper: Paper, table: PaperTable) -> str:
     """What the paper calls this row; a variant under a label of its own is the paper's only if the table says so."""
-    label, method = row.first.label, row.first.cell.method
+    label, method = row.first.label, row.first.cell.spec.method
     name = paper.method(method).row or method if label == method else label
     return table.rows.get(label, name) if table.rows else name
 

@@ -48,10 +48,11 @@ def time_ratio(streams: Sequence[Floats]) -> Ratio:
 def _matched(own: Record, base: Record) -> Floats | None:
     ours, theirs = own.cell.conditions, base.cell.conditions
     same = (ours.stream, ours.batch_size) == (theirs.stream, theirs.batch_size)
-    is_live = own.adapted_batches is not None or base.adapted_batches is not None  # then some batches took no time
-    if is_live or not same or len(own.batch_seconds) != len(base.batch_seconds) or len(own.batch_seconds) < 2:
+    laps = own.measured.batch_seconds, base.measured.batch_seconds
+    is_live = any(record.measured.adapted_batches is not None for record in (own, base))  # some batches took no time
+    if is_live or not same or len(laps[0]) != len(laps[1]) or len(laps[0]) < 2:
         return None
-    return np.array([own.batch_seconds[1:], base.batch_seconds[1:]])
+    return np.array([seconds[1:] for seconds in laps])
 
 
 def _draw(times: Floats, rng: np.random.Generator) -> Floats:

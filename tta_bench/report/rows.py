@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tta_bench.errors import UserError
 from tta_bench.notes import Level, Note, info, warning
 from tta_bench.papers.baseline import own_table
-from tta_bench.records.cell import Cell
+from tta_bench.records.cell import Cell, unequal_parts
 from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
 from tta_bench.report.comparable import require_comparable, shipped_suite, table_of
@@ -42,7 +42,7 @@ class Row:
     def by_task(self) -> dict[str, list[Record]]:
         found: dict[str, list[Record]] = defaultdict(list)
         for record in self.records:
-            for task in dict.fromkeys(record.cell.tasks):
+            for task in dict.fromkeys(record.cell.spec.tasks):
                 found[task].append(record)
         return dict(found)
 
@@ -77,7 +77,7 @@ def by_table(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def limit_of(records: Iterable[Record]) -> int | None:
-    return max((record.cell.limit for record in records if record.cell.limit is not None), default=None)
+    return max((record.cell.spec.limit for record in records if record.cell.spec.limit is not None), default=None)
 
 
 def compare(records: Iterable[Record]) -> Comparison:
@@ -93,7 +93,7 @@ def compare(records: Iterable[Record]) -> Comparison:
     rows = tuple(Row(label, tuple(group)) for label, group in zip(_labels(groups), groups, strict=True))
     _refuse_twice(rows)
     first, limit = records[0].cell, limit_of(records)
-    if first.scenario != "normal":
+    if first.spec.scenario != "normal":
         notes.append(info(f"Scenario: {first.conditions.scenario}."))
     if first.conditions.stream_speed != WAITS:
         notes.append(info(f"Live stream: speed {first.conditions.stream_speed}."))
@@ -107,7 +107,7 @@ def compare(records: Iterable[Record]) -> Comparison:
 
 def _tasks(records: Sequence[Record]) -> tuple[str, ...]:
     """Tasks in the order of the records; where the paper has them all, in the paper's."""
-    tasks = tuple(dict.fromkeys(task for record in records for task in record.cell.tasks))
+    tasks = tuple(dict.fromkeys(task for record in records for task in record.cell.spec.tasks))
     table = own_table(shipped_suite(records[0].cell))
     order = {task: place for place, task in enumerate(table.tasks)} if table else {}
     return tuple(sorted(tasks, key=lambda task: order[task])) if set(tasks) <= set(order) else tasks
@@ -116,7 +116,7 @@ def _tasks(records: Sequence[Record]) -> tuple[str, ...]:
 def _current(records: list[Record]) -> tuple[list[Record], list[Note]]:
     """Leave out results on parts of a dataset where whole ones exist, and results of outdated code or data."""
     notes = []
-    whole = [record for record in records if not record.cell.data.get("allow_partial")]
+    whole = [record for record in records if not record.cell.spec.data.get("allow_partial")]
     if whole and len(whole) < len(records):
         notes.append(
             info(f"Skipped {_count(len(records) - len(whole))} on a part of the published data (allow_partial).")
@@ -158,19 +158,19 @@ def _winners(
 def _identity(cell: Cell) -> Hashable:
     """What makes a row: all that a user can choose, without what belongs to a task and without versions of code."""
     conditions = cell.conditions
-    return cell.method, repr(sorted(cell.own_settings.items())), conditions.table, conditions.mode
+    return cell.spec.method, repr(sorted(cell.own_settings.items())), conditions.table, conditions.mode
 
 
 def _place(cell: Cell) -> tuple[str, str, int | None, str]:
-    return cell.suite, cell.name, cell.limit, cell.model
+    return cell.spec.suite, cell.name, cell.spec.limit, cell.spec.model
 
 
 def _method_code(cell: Cell) -> tuple[str, str]:
-    return cell.method_code, cell.harness
+    return cell.found.method_code, cell.found.harness
 
 
 def _data_code(cell: Cell) -> tuple[int, str, str, str]:
-    return cell.suite_version, cell.data_code, cell.images, cell.weights
+    return cell.spec.suite_version, cell.found.data_code, cell.found.images, cell.found.weights
 
 
 def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
@@ -194,7 +194,7 @@ def differing(cell: Cell, others: Iterable[Cell]) -> list[str]:
 
 def _speed_marks(cell: Cell) -> list[str]:
     """The precision and compilation of a row, where they are not the plain ones."""
-    return [*([cell.amp] if cell.amp else []), *(["compiled"] if cell.compile else [])]
+    return [*([cell.spec.amp] if cell.spec.amp else []), *(["compiled"] if cell.spec.compile else [])]
 
 
 def _word(value: Any) -> str:
@@ -203,7 +203,7 @@ def _word(value: Any) -> str:
 
 def _fewer_seeds(rows: Sequence[Row]) -> list[Note]:
     """A warning for each row whose mean is over fewer seeds than the others'."""
-    seeds = {row.label: sorted({record.cell.seed for record in row.records}) for row in rows}
+    seeds = {row.label: sorted({record.cell.spec.seed for record in row.records}) for row in rows}
     most = max(seeds.values(), key=len)
     return [
         warning(f"{label} has seeds {', '.join(map(str, own))} where others have {', '.join(map(str, most))}.")
@@ -219,9 +219,9 @@ def _refuse_twice(rows: Sequence[Row]) -> None:
         for record in row.records:
             other = seen.setdefault(record.cell.conditions.key, record)
             if other is not record:
-                parts = [f.name for f in fields(Cell) if getattr(other.cell, f.name) != getattr(record.cell, f.name)]
+                parts = unequal_parts(other.cell, record.cell)
                 raise UserError(
-                    f"{row.label} on {record.cell.name}, seed {record.cell.seed}: two results that differ in "
+                    f"{row.label} on {record.cell.name}, seed {record.cell.spec.seed}: two results that differ in "
                     f"{' and '.join(parts) or 'nothing'}: report their folders separately"
                 )
 
@@ -230,7 +230,7 @@ def _versions(rows: Sequence[Row]) -> list[Note]:
     """A warning if not all rows were made by the same version of the harness."""
     made: dict[str, list[str]] = defaultdict(list)
     for row in rows:
-        made[row.first.cell.harness].append(row.label)
+        made[row.first.cell.found.harness].append(row.label)
     if len(made) < 2:
         return []
     parts = [f"{', '.join(labels)} by {harness}" for harness, labels in made.items()]

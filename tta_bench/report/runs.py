@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,17 +43,17 @@ class Runs:
         self.stores = [Store.open(run_folder(address)) for address in addresses]
         found = _each_once([(record, store) for store in self.stores for record in store.records()])
         self.records = [record for record, _ in found]
-        self._home = {id(record.cell): (record, store) for record, store in found}  # a key takes long to make
+        self._home = {record.cell.key: (record, store) for record, store in found}
         self._truth: dict[tuple[str, str], Truth] = {}
-        self._correct: dict[int, NDArray[np.uint8]] = {}  # a bit for each image
-        self._endings: dict[int, NDArray[np.int32]] = {}
+        self._correct: dict[str, NDArray[np.uint8]] = {}  # a bit for each image
+        self._endings: dict[str, NDArray[np.int32]] = {}
         for record, store in found:
             if record.status == "done":
                 self._check(record, store)
 
     def warnings(self) -> list[Note]:
         """What a reader must know about the weights of these records."""
-        used = {record.cell.weights for record in self.records}
+        used = {record.cell.found.weights for record in self.records}
         noted = [pair for store in self.stores for pair in store.warnings().items()]
         texts = dict.fromkeys(text for weights, text in noted if text and weights in used)
         return [warning(notes.read(text).text) for text in texts]
@@ -65,13 +65,8 @@ class Runs:
         shown = dict.fromkeys(record.label for record in self.records)
         return [notes.read(said[label]) for label in shown if label in said]
 
-    def known(self, record: Record) -> Record:
-        """The record of the same cell in these folders, with this record's label: predictions are found by it."""
-        found = next(own for own in self.records if own.cell == record.cell)
-        return replace(found, label=record.label)
-
     def predictions(self, cell: Cell) -> Predictions:
-        record, store = self._home[id(cell)]
+        record, store = self._home[cell.key]
         return store.predictions(record)
 
     def outline(self, cell: Cell) -> Outline:
@@ -80,7 +75,7 @@ class Runs:
 
     def ending(self, cell: Cell) -> NDArray[np.int32]:
         """The predictions of the last images: all that is needed to see that a stream has not collapsed."""
-        return self._endings[id(cell)]
+        return self._endings[cell.key]
 
     def index(self, cell: Cell) -> NDArray[np.int32]:
         """Which image each sample of the cell's stream is; the same for every method."""
@@ -88,13 +83,13 @@ class Runs:
 
     def correct(self, cell: Cell) -> NDArray[np.bool_]:
         """Whether each prediction was right, in stream order."""
-        if id(cell) not in self._correct:
+        if cell.key not in self._correct:
             self.predictions(cell)  # a failed cell has none, and this says so
         count = len(self._stream(cell)[0])
-        return np.unpackbits(self._correct[id(cell)], count=count).astype(bool)
+        return np.unpackbits(self._correct[cell.key], count=count).astype(bool)
 
     def _stream(self, cell: Cell) -> Truth:
-        return self._truth[cell.suite, cell.stream]
+        return self._truth[cell.spec.suite, cell.found.stream]
 
     def _check(self, record: Record, store: Store) -> None:
         """Refuse a record whose scores its predictions do not give, or that saw other labels than its neighbours."""
@@ -103,14 +98,14 @@ class Runs:
         if wrong:
             raise UserError(f"{where.with_suffix('.json')}: {wrong}: {REDO}")
         truth = predictions.index, predictions.label
-        known = self._truth.setdefault((record.cell.suite, record.cell.stream), truth)
+        known = self._truth.setdefault((record.cell.spec.suite, record.cell.found.stream), truth)
         if not all(np.array_equal(own, other) for own, other in zip(truth, known, strict=True)):
             raise UserError(
                 f"{where}: its images or labels differ from those of other records of this stream: "
                 f"delete it and its .json, and run the same command again"
             )
-        self._correct[id(record.cell)] = np.packbits(predictions.correct)
-        self._endings[id(record.cell)] = predictions.prediction[-WINDOW:].copy()
+        self._correct[record.cell.key] = np.packbits(predictions.correct)
+        self._endings[record.cell.key] = predictions.prediction[-WINDOW:].copy()
 
 
 def _each_once(found: Sequence[tuple[Record, Store]]) -> list[tuple[Record, Store]]:

@@ -35,14 +35,14 @@ class Collapse(NamedTuple):
 
 def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
     """Where a row collapsed; needs Source on the same streams."""
-    if row.first.cell.method == BASELINE:
+    if row.first.cell.spec.method == BASELINE:
         return []
     found = []
     for record, source in _with_source(row.done, comparison):
         if collapsed_at(runs.ending(record.cell), runs.ending(source.cell), WINDOW) is None:
             continue
         own, base = runs.predictions(record.cell).prediction, runs.predictions(source.cell).prediction
-        batch = collapsed_at(own, base, record.cell.batch_size)
+        batch = collapsed_at(own, base, record.cell.spec.batch_size)
         if batch is not None:
             found.append(Collapse(record, batch))
     return found
@@ -55,7 +55,8 @@ def collapse_notes(comparison: Comparison, runs: Runs) -> list[Note]:
         found = collapses(row, comparison, runs)
         if found:
             (record, batch), streams = min(found, key=lambda one: one.batch), len(row.done)
-            where = f"{record.cell.name}, seed {record.cell.seed}, at batch {batch + 1} of {len(record.batch_seconds)}"
+            batches = len(record.measured.batch_seconds)
+            where = f"{record.cell.name}, seed {record.cell.spec.seed}, at batch {batch + 1} of {batches}"
             more = f" ({len(found)} of {streams} streams)" if len(found) > 1 else ""
             notes.append(warning(f"{row.label} collapsed on {where}{more}."))
     return notes
@@ -93,7 +94,7 @@ def mean_of(metric: str) -> Callable[[Row, Context], float]:
 
 
 def mean_ece(row: Row, _: Context) -> float:
-    return 100 * statistics.fmean(record.ece for record in row.done)
+    return 100 * statistics.fmean(record.scores.ece for record in row.done)
 
 
 def worst_class(row: Row, context: Context) -> str:
@@ -103,7 +104,7 @@ def worst_class(row: Row, context: Context) -> str:
 
 def collapsed(row: Row, context: Context) -> str:
     """On how many of its streams a row collapsed; nothing without Source to compare with."""
-    if row.first.cell.method == BASELINE or not any(_with_source(row.done, context.comparison)):
+    if row.first.cell.spec.method == BASELINE or not any(_with_source(row.done, context.comparison)):
         return NONE
     return f"{len(collapses(row, context.comparison, context.runs))}/{len(row.done)}"
 
@@ -121,8 +122,8 @@ def _measures(record: Record, context: Context) -> dict[str, float]:
 
 
 def _with_source(records: Sequence[Record], comparison: Comparison) -> Iterator[tuple[Record, Record]]:
-    rows = (row for row in comparison.rows if row.first.cell.method == BASELINE)
-    source = {record.cell.stream: record for row in rows for record in row.done}
+    rows = (row for row in comparison.rows if row.first.cell.spec.method == BASELINE)
+    source = {record.cell.found.stream: record for row in rows for record in row.done}
     for record in records:
-        if record.cell.stream in source:
-            yield record, source[record.cell.stream]
+        if record.cell.found.stream in source:
+            yield record, source[record.cell.found.stream]

@@ -15,7 +15,7 @@ MOST = 3  # losses that are named one by one
 
 def summary(comparison: Comparison, runs: Runs) -> list[str]:
     """Who beats Source and how sure that is, who falls below it and where, and what it costs; empty without Source."""
-    base = next((row for row in comparison.rows if row.first.cell.method == BASELINE and row.done), None)
+    base = next((row for row in comparison.rows if row.first.cell.spec.method == BASELINE and row.done), None)
     others = [row for row in comparison.rows if row is not base and row.done and base and paired(row.done, base.done)]
     if base is None or not others:
         return []

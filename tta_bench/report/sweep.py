@@ -23,10 +23,10 @@ TITLES = {
     "severity": "severity",
 }
 NUMBERS: dict[str, Callable[[Record], float]] = {
-    "stream_speed": lambda r: r.cell.live.speed if r.cell.live else 0.0,
-    "batch_size": lambda r: r.cell.batch_size,
-    "limit": lambda r: float("inf") if r.cell.limit is None else r.cell.limit,
-    "severity": lambda r: float(r.cell.data.get("severity", 0)),
+    "stream_speed": lambda r: r.cell.spec.live.speed if r.cell.spec.live else 0.0,
+    "batch_size": lambda r: r.cell.spec.batch_size,
+    "limit": lambda r: float("inf") if r.cell.spec.limit is None else r.cell.spec.limit,
+    "severity": lambda r: float(r.cell.spec.data.get("severity", 0)),
 }
 
 

@@ -39,7 +39,7 @@ def layout(comparison: Comparison) -> dict[str, Table]:
 
 def _is_variant(record: Record) -> bool:
     """Whether a row has a label of its own; one changed by `--set` is still called by its method."""
-    return record.label != record.cell.method and not record.label.startswith(f"{record.cell.method} (")
+    return record.label != record.cell.spec.method and not record.label.startswith(f"{record.cell.spec.method} (")
 
 
 def scoring_columns(comparison: Comparison) -> list[Column]:
@@ -57,7 +57,7 @@ def scoring_note(comparison: Comparison) -> Note:
 
 
 def is_live(comparison: Comparison) -> bool:
-    return any(record.adapted_batches is not None for record in comparison.records)
+    return any(record.measured.adapted_batches is not None for record in comparison.records)
 
 
 def accuracy_table(comparison: Comparison) -> Table:
@@ -84,9 +84,9 @@ def ablation_table(comparison: Comparison) -> Table:
     rows, more, context = [], scoring_columns(comparison), Context(comparison)
     for row in comparison.rows:
         cell = row.first.cell
-        twins = [other.first.cell for other in comparison.rows if other.first.cell.method == cell.method]
+        twins = [other.first.cell for other in comparison.rows if other.first.cell.spec.method == cell.spec.method]
         settings = ", ".join(differing(cell, twins))
-        variant = f"{cell.method}: {settings}" if settings else cell.method
+        variant = f"{cell.spec.method}: {settings}" if settings else cell.spec.method
         rows.append((row.label, (average(row, comparison.tasks), *entries(more, row, context), Value(word=variant))))
     notes = (*comparison.notes, _seed_note(comparison), scoring_note(comparison))
     title = f"{comparison.suite}: average accuracy (%) over {len(comparison.tasks)} tasks"
@@ -128,7 +128,7 @@ def over_seeds(row: Row, task: str) -> Value:
     records = row.by_task.get(task, [])
     if any(record.status != "done" for record in records):
         return Value(word=FAILED)
-    scores = [100 * record.task_top1[task] for record in records if task in record.task_top1]
+    scores = [100 * record.scores.task_top1[task] for record in records if task in record.scores.task_top1]
     return spread(scores) if scores else Value(word=MISSING)
 
 
@@ -139,16 +139,16 @@ def average(row: Row, tasks: Sequence[str]) -> Value:
 
 def per_seed(row: Row, tasks: Sequence[str]) -> list[list[float]]:
     """The accuracies of all tasks for each seed, as fractions; empty where a seed lacks a task."""
-    found: dict[int, dict[str, float]] = {record.cell.seed: {} for record in row.records}
+    found: dict[int, dict[str, float]] = {record.cell.spec.seed: {} for record in row.records}
     for record in row.done:
-        found[record.cell.seed] |= record.task_top1
+        found[record.cell.spec.seed] |= record.scores.task_top1
     if any(len(scores) < len(tasks) for scores in found.values()):
         return []
     return [list(scores.values()) for scores in found.values()]
 
 
 def _seed_note(comparison: Comparison) -> Note:
-    seeds = sorted({record.cell.seed for record in comparison.records})
+    seeds = sorted({record.cell.spec.seed for record in comparison.records})
     if len(seeds) == 1:
         return info(f"Seed {seeds[0]}.")
     return info(f"Mean ± standard deviation over seeds {', '.join(map(str, seeds))}.")
@@ -156,7 +156,7 @@ def _seed_note(comparison: Comparison) -> Note:
 
 def _failures(comparison: Comparison) -> list[Note]:
     return [
-        Note(Level.FAILED, f"{row.label} on {record.cell.name}, seed {record.cell.seed}: {record.reason}")
+        Note(Level.FAILED, f"{row.label} on {record.cell.name}, seed {record.cell.spec.seed}: {record.reason}")
         for row in comparison.rows
         for record in row.records
         if record.status != "done"
@@ -165,12 +165,12 @@ def _failures(comparison: Comparison) -> list[Note]:
 
 def _remarks(comparison: Comparison) -> list[Note]:
     """What methods did besides adapting, each once."""
-    found = {f"{row.label}: {remark}." for row in comparison.rows for r in row.done for remark in r.remarks}
+    found = {f"{row.label}: {remark}." for row in comparison.rows for r in row.done for remark in r.measured.remarks}
     return [warning(text) for text in sorted(found)]
 
 
 def _resets(comparison: Comparison) -> list[Note]:
-    counts = {row.label: sum(record.resets for record in row.records) for row in comparison.rows}
+    counts = {row.label: sum(record.measured.resets for record in row.records) for row in comparison.rows}
     resets = [f"{label} {count}" for label, count in counts.items() if count]
     text = f"Resets to the source weights by the method itself: {', '.join(resets)}."
     return [info(text)] if resets else []

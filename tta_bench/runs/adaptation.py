@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.process import restored
 from tta_bench.records.live import Live, schedule_digest
+from tta_bench.records.record import Measured
 from tta_bench.runs.answers import Answer, answer_of
 from tta_bench.runs.fairness import Watch, threads
 from tta_bench.runs.prepared import Cost, State
@@ -50,28 +51,6 @@ class Host(Protocol):
 
     def answer(self, answer: Answer) -> None:
         """The method has answered the next batch."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The fields of a record that need no label."""
-
-    score_point: str
-    needs_source: bool
-    resets: int
-    reset_batches: list[int]
-    seconds: dict[str, float]
-    batch_seconds: list[float]
-    adapted_batches: list[int] | None
-    schedule: str
-    sample_forwards: int
-    sample_backwards: int
-    prepared: str
-    prepare_forwards: int
-    prepare_backwards: int
-    memory: dict[str, Any]
-    environment: dict[str, Any]
-    remarks: list[str]
 
 
 def adapt(setup: Setup, host: Host) -> Measured:

@@ -21,14 +21,15 @@ class Alarms:
         self._last: tuple[tuple[str, str], NDArray[np.int32] | None] = ("", ""), None  # a stream, Source's classes
 
     def of(self, work: Work) -> CellAlarm:
-        source = None if work.cell.method == BASELINE else self._source(work.cell)
+        source = None if work.cell.spec.method == BASELINE else self._source(work.cell)
         return CellAlarm(work, source, self._watcher)
 
     def _source(self, cell: Cell) -> NDArray[np.int32] | None:
         """Source's classes on the same stream; None if it has not run yet."""
-        stream = cell.suite, cell.stream
+        stream = cell.spec.suite, cell.found.stream
         if self._last[0] != stream:  # the methods of a stream follow each other
-            same = [r for r in self._store.find_all(BASELINE, cell.name, cell.seed) if r.cell.stream == cell.stream]
+            source = self._store.find_all(BASELINE, cell.name, cell.spec.seed)
+            same = [record for record in source if record.cell.found.stream == cell.found.stream]
             done = [record for record in same if is_finished(record, self._store)]
             if not done:
                 return None
@@ -40,7 +41,7 @@ class CellAlarm:
     """Follows a cell batch by batch. Silent where Source has not run on the same stream."""
 
     def __init__(self, work: Work, source: NDArray[np.int32] | None, watcher: Watcher) -> None:
-        self._name = f"{work.label} on {work.cell.name}, seed {work.cell.seed}"
+        self._name = f"{work.cell.spec.label} on {work.cell.name}, seed {work.cell.spec.seed}"
         self._batches = -(-len(work.stream.order) // work.setup.batch_size)
         self._source, self._watcher = source, watcher
         self._alarm: Alarm | None = None

@@ -17,6 +17,7 @@ import torch
 
 import tta_bench
 from tta_bench import registry, settings
+from tta_bench.checked.options import part
 from tta_bench.data.cache import CachedImages, FileImages
 from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
@@ -27,15 +28,17 @@ from tta_bench.identity.contents import content_hash
 from tta_bench.measure import environment
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
-from tta_bench.records.cell import Cell
+from tta_bench.records.asked import Asked
+from tta_bench.records.cell import Cell, Found
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.host import Work
 from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.session import Setup
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import BY_TASK, CellSpec
+from tta_bench.runs.spec import BY_TASK
 from tta_bench.runs.workers import Workers
 from tta_bench.streams.changing import changing_parts
-from tta_bench.streams.scenarios import Ccc
+from tta_bench.streams.scenarios import Ccc, protocol
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
@@ -80,37 +83,29 @@ class Binder:
         method = registry.installed().load(spec.method)
         source = self.source_images(spec) if method.needs_source else None
         stream = self.stream(spec)
-        cell = Cell(
-            suite=spec.suite,
-            suite_version=spec.suite_version,
+        asked = replace(
+            spec,
             tasks=tuple(dict.fromkeys(stream.tasks)),
-            scenario=spec.scenario,
-            scenario_settings=spec.scenario_settings,
-            seed=spec.seed,
-            method=spec.method,
+            settings={k: v for k, v in setup.settings.items() if k != "seed" or "seed" in spec.settings},
+            model=model.name,
+            limit=spec.limit if stream.is_part else None,
+        )
+        code = [registry.installed().code(spec.method), content_hash(method.files(setup.settings))]
+        found = Found(
             settings=setup.settings,
-            method_code="+".join(
-                filter(None, [registry.installed().code(spec.method), content_hash(method.files(setup.settings))])
-            ),
+            method_code="+".join(filter(None, code)),
             data=_describe(spec, dataset),
             data_code=code_hash(dataset.code, kinds().packages()),
             stream=stream.digest,
             source="" if source is None else digest([*source.ids, self._fingerprint(source)]),
-            model=model.name,
             weights=model.weights_hash,
             mean=model.mean,
             std=model.std,
-            batch_size=spec.batch_size,
-            limit=spec.limit if stream.is_part else None,
             device=self.device.type,
-            amp=spec.amp,
-            compile=spec.compile,
             harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code, _scenario_code(spec)])),
             images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
-            seed_is_set="seed" in spec.settings,
-            live=spec.live,
         )
-        return Work(spec.label, cell, setup, stream, source, self.site.readers, self.prepared)
+        return Work(Cell(asked, found), setup, stream, source, self.site.readers, self.prepared)
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""
@@ -118,6 +113,7 @@ class Binder:
         settings.check(spec.method, cls, spec.settings)
         dataset = self.sized(spec)
         return Setup(
+            **part(Asked, spec),
             method=spec.method,
             settings=settings.resolve(cls, spec.settings, spec.seed),
             model=self.model(spec),
@@ -125,8 +121,6 @@ class Binder:
             class_mask=dataset.class_mask(),
             batch_size=spec.batch_size,
             device=self.device,
-            amp=spec.amp,
-            compile=spec.compile,
             model_name=self._model_name(spec),
             live=spec.live,
         )
@@ -170,13 +164,14 @@ class Binder:
         return self._models[name]
 
     def stream(self, spec: CellSpec) -> Stream:
-        return make_stream(spec.protocol, spec.suite, spec.seed, self.parts(spec), spec.limit)
+        return make_stream(protocol(spec), spec.suite, spec.seed, self.parts(spec), spec.limit)
 
     def parts(self, spec: CellSpec) -> list[Part]:
         """The images of a stream, part by part."""
-        if isinstance(spec.protocol, Ccc):
-            return self._changing(spec, spec.protocol)
-        return [Part(task, self.images(spec, task, level)) for task in spec.tasks for level in spec.protocol.severities]
+        scenario = protocol(spec)
+        if isinstance(scenario, Ccc):
+            return self._changing(spec, scenario)
+        return [Part(task, self.images(spec, task, level)) for task in spec.tasks for level in scenario.severities]
 
     def images(self, spec: CellSpec, task: str, severity: int | None = None) -> ImageSet:
         """A task's images in its model's input size, from the cache if there is one; listed once."""
@@ -252,14 +247,13 @@ def refuse_many_models(spec: CellSpec, names: Collection[str]) -> None:
 
 
 def _describe(spec: CellSpec, dataset: Dataset) -> dict[str, Any]:
-    """The suite's data block, and how images are preprocessed and were made."""
+    """How images are preprocessed and were made."""
     return {
-        **spec.data,
         **({"transform": dataset.transform.describe()} if dataset.transform else {}),
-        **({"made_by": maker} if not spec.protocol.makes_images and (maker := dataset.made_by()) else {}),
+        **({"made_by": maker} if not protocol(spec).makes_images and (maker := dataset.made_by()) else {}),
     }
 
 
 def _scenario_code(spec: CellSpec) -> str:
     """A hash of the code that makes a stream's images, if the dataset's own code does not."""
-    return code_hash("tta_bench.streams.changing") if spec.protocol.makes_images else ""
+    return code_hash("tta_bench.streams.changing") if protocol(spec).makes_images else ""

@@ -11,9 +11,9 @@ import torch
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
 from tta_bench.errors import UserError
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.session import Session, read
-from tta_bench.runs.spec import CellSpec
 from tta_bench.streams.changing import ChangingImages, clean_images
 from tta_bench.streams.walk import SEVERITIES, Calibration, Point
 

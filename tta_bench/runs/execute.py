@@ -25,7 +25,8 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import Conditions
 from tta_bench.records.live import Live
 from tta_bench.records.predictions import Predictions
-from tta_bench.records.record import HERE, WORKER, Record
+from tta_bench.records.record import HERE, WORKER, Measured, Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.alarms import Alarms
@@ -37,11 +38,10 @@ from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.runner import run_cell
 from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
-from tta_bench.runs.spec import CellSpec
 from tta_bench.runs.standby import require_predict
 from tta_bench.runs.workers import PATIENCE, WorkerDied
 from tta_bench.streams import changing
-from tta_bench.streams.scenarios import Ccc
+from tta_bench.streams.scenarios import Ccc, protocol
 
 LEAST_LIMIT = 600.0  # seconds that every cell may take by default
 POLL = 0.5  # seconds between checks of cells that other processes run
@@ -92,12 +92,13 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
         refuse_missing_bf16(place.device)
     streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
     for spec in streams.values():
-        if isinstance(spec.protocol, Ccc):
+        scenario = protocol(spec)
+        if isinstance(scenario, Ccc):
             where = spec.suite, spec.seed, spec.tasks, place.site.data_root
-            changing.inspect(spec.protocol, place.dataset(spec), spec.data, *where)
+            changing.inspect(scenario, place.dataset(spec), spec.data, *where)
             continue
         for task in spec.tasks:
-            for severity in sorted(set(spec.protocol.severities), key=str):
+            for severity in sorted(set(scenario.severities), key=str):
                 dataset = place.dataset(spec)  # before weights are loaded, which may need a download
                 (dataset if severity is None else dataset.at_severity(severity)).inspect(task)
     rows = {(spec.label, spec.model): spec for spec in specs}
@@ -157,11 +158,10 @@ class Cells:
             is_expected = isinstance(error, (CellFailed, UserError))
             record = Record(
                 cell=work.cell,
-                label=work.label,
                 status="failed",
                 reason=reason(error),
                 traceback=getattr(error, "traceback", "") if is_expected else traceback.format_exc(),
-                environment=environment.describe(work.setup.device),
+                measured=Measured(environment=environment.describe(work.setup.device)),
                 finished_at=now(),
             )
             return record, None
@@ -179,15 +179,15 @@ class SourceSeconds:
 
     def add(self, record: Record) -> None:
         """Take note of a record, if it is Source's."""
-        if record.cell.method == BASELINE and record.status == "done":
-            self._seconds[record.cell.conditions] = record.seconds["adapt"] + record.seconds["load"]
+        if record.cell.spec.method == BASELINE and record.status == "done":
+            self._seconds[record.cell.conditions] = record.measured.seconds["adapt"] + record.measured.seconds["load"]
 
     def limit(self, cell: Cell) -> float | None:
         """Seconds that a cell may take; None if Source has not run on its stream."""
         seconds = self._seconds.get(cell.conditions)
         if seconds is None:
             return None
-        return max(LEAST_LIMIT, installed().load(cell.method).slower_than_source * seconds)
+        return max(LEAST_LIMIT, installed().load(cell.spec.method).slower_than_source * seconds)
 
 
 def run_at(
@@ -212,4 +212,5 @@ def run_at(
 def _noting(process: str, ran: tuple[Record, Predictions]) -> tuple[Record, Predictions]:
     """Note in a record which process adapted: only a worker has no labels."""
     record, predictions = ran
-    return replace(record, environment={**record.environment, "process": process}), predictions
+    measured = replace(record.measured, environment={**record.measured.environment, "process": process})
+    return replace(record, measured=measured), predictions

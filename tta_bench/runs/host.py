@@ -16,7 +16,7 @@ from tta_bench.data.images import ImageSet
 from tta_bench.records.cell import Cell
 from tta_bench.runs.answers import Answer
 from tta_bench.runs.prepared import Cost, Prepared, State
-from tta_bench.runs.scores import Scores
+from tta_bench.runs.scores import Scorer
 from tta_bench.runs.session import Setup, in_order
 from tta_bench.streams.stream import Stream
 
@@ -31,7 +31,6 @@ def ignore(images: int, accuracy: float, prediction: NDArray[np.int32]) -> None:
 class Work:
     """A cell together with what it needs to run."""
 
-    label: str  # of the row in tables
     cell: Cell
     setup: Setup
     stream: Stream
@@ -45,7 +44,7 @@ class WorkHost:
 
     def __init__(self, work: Work, on_batch: OnBatch) -> None:
         self.work = work
-        self.scores = Scores(work.stream.images.labels)
+        self.scores = Scorer(work.stream.images.labels)
         self._on_batch = on_batch
         self._order = list(work.stream.batches(work.setup.batch_size))
         self._waiting = iter(self._order)

@@ -23,9 +23,11 @@ from tta_bench.errors import UserError
 from tta_bench.files import process_name, read_whole
 from tta_bench.identity.code import code_hash, harness_hash
 from tta_bench.models import names
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import BY_TASK, CellSpec
+from tta_bench.runs.spec import BY_TASK
 from tta_bench.streams.changing import calibration_file
+from tta_bench.streams.scenarios import protocol
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow")  # their versions affect embedded and decoded images
 
@@ -73,10 +75,11 @@ def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | N
     """A stamp for each thing that a cell's key depends on; None if one of them cannot be checked cheaply."""
     dataset = _dataset(json.dumps(spec.data), spec.tasks, site.data_root)
     model = dataset.model_for(spec.tasks[0]) if spec.model == BY_TASK else spec.model
-    severities = sorted({severity for severity in spec.protocol.severities if severity is not None})
+    scenario = protocol(spec)
+    severities = sorted({severity for severity in scenario.severities if severity is not None})
     levels = [dataset.at_severity(severity) for severity in severities] or [dataset]
     places = [level.places(task) for level in levels for task in spec.tasks]
-    if spec.protocol.makes_images:
+    if scenario.makes_images:
         table = calibration_file(spec.data, dataset, site.data_root)
         places = [dataset.source_places(spec.tasks[0]), [table] if table else []]
     found = {

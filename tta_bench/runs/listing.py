@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tta_bench.errors import UserError
 from tta_bench.measure.metrics import contradiction
 from tta_bench.records.reading import REDO
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.known import Known
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import CellSpec
 
 if TYPE_CHECKING:
     from tta_bench.runs.bind import Binder
@@ -61,7 +60,7 @@ def run_specs(
     found = finished(specs, site, store)
     for spec in specs:
         if spec.digest in found:
-            watcher.on_record(replace(found[spec.digest], label=spec.label), is_new=False)
+            watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
     left = [spec for spec in specs if spec.digest not in found]
     if left:
         from tta_bench.runs.bind import Binder
@@ -75,7 +74,7 @@ def run_specs(
             found |= run_left(left, place, store, watcher)
         finally:
             place.workers.close()
-    return [replace(found[spec.digest], label=spec.label) for spec in specs]
+    return [found[spec.digest].labelled(spec.label) for spec in specs]
 
 
 def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, Record]:

@@ -52,7 +52,6 @@ _BACKWARD = f"cost of a backward pass in forward passes, for --clock counts (def
 _ON = "local (default with --jobs or --gpus), slurm, ray or ray=ADDRESS; see docs/clusters.md"
 _JOBS = "worker processes, each of which runs one cell at a time (local: they share the cores)"
 _SLURM = 'slurm: options of sbatch, as in "partition=gpu,gres=gpu:1,time=4:00:00"'
-_RETRIES = "how often a cell is given out again if its worker dies (default: {default})"
 
 
 def _suite(given: Any) -> str | Suite:
@@ -73,52 +72,38 @@ def _assignments(given: Any) -> dict[str, method_settings.Settings]:
 class RunOptions(Site, Asked):
     """What `run` can be asked. Text is read as the command line reads it; None is the default."""
 
-    methods: Methods = option(
-        (), "methods, in row order (default: the suite's)", read.names, metavar="A,B,…", group=WHAT
-    )
+    methods: Methods = option((), "methods, in row order (default: the suite's)", read.names, WHAT)
     suite: str | Suite = option(
-        suites.DEFAULT, "suite name or YAML file (default: {default})", _suite, metavar="NAME", group=WHAT
+        suites.DEFAULT, "suite name or YAML file (default: {default})", _suite, WHAT, metavar="NAME"
     )
     _: KW_ONLY
-    tasks: Sequence[str] = option(
-        (), "run only these tasks of the suite (default: all)", read.names, metavar="A,B,…", group=WHAT
-    )
-    model: str | None = option(None, _MODEL, metavar="NAME", group=WHAT)
-    settings: str | Path | None = option(None, _SETTINGS, read.path, metavar="FILE", group=WHAT)
+    tasks: Sequence[str] = option((), "run only these tasks of the suite (default: all)", read.names, WHAT)
+    model: str | None = option(None, _MODEL, group=WHAT)
+    settings: str | Path | None = option(None, _SETTINGS, read.path, WHAT, metavar="FILE")
     set: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = option(
         None,
         "a method setting, as in METHOD.lr=0.01; repeatable",
         _assignments,
+        WHAT,
         metavar="M.KEY=VALUE",
         repeat=True,
-        group=WHAT,
     )
-    seeds: Sequence[int] = option(
-        (), "seeds of the stream order, one run each (default: the suite's)", read.seeds, metavar="0,1,2"
-    )
+    seeds: Sequence[int] = option((), "seeds of the stream order, one run each (default: the suite's)", read.seeds)
     orders: int | None = option(None, _ORDERS, read.positive, metavar="K")
     scenario: str | Scenario = option("normal", _SCENARIO, _scenario, choices=tuple(SCENARIOS))
-    batch_size: int | None = option(None, "images per batch (default: the suite's)", read.positive, metavar="N")
-    stream_speed: float | None = option(None, _SPEED, read.speed, metavar="SPEED")
+    batch_size: int | None = option(None, "images per batch (default: the suite's)", read.positive)
+    stream_speed: float | None = option(None, _SPEED, read.speed)
     clock: str | Path | None = option(None, _CLOCK, str, metavar="counts|FILE")
     busy: Busy | None = option(None, _BUSY, choices=BUSY)
-    backward_cost: float | None = option(None, _BACKWARD, read.speed, metavar="NUMBER")
-    out: str | Path | None = option(None, f"run folder (default: {RUNS}/<suite>)", read.path, metavar="DIR", group=OUT)
+    backward_cost: float | None = option(None, _BACKWARD, read.speed)
+    out: str | Path | None = option(None, f"run folder (default: {RUNS}/<suite>)", read.path, OUT)
     fresh: bool = option(False, "start over; the old folder is renamed, not deleted", group=OUT)
-    on: str | None = option(None, _ON, metavar="NAME", group=WHERE)
-    jobs: int | None = option(None, _JOBS, read.positive, metavar="N", group=WHERE)
-    gpus: Sequence[int] = option((), "local: one worker per GPU", read.gpus, metavar="0,1,…", group=WHERE)
-    slurm: str | Mapping[str, str] | None = option(None, _SLURM, read.sbatch, metavar="K=V,…", group=WHERE)
-    gpus_per_cell: float | None = option(
-        None, "ray: GPUs for each worker, as in 1 or 0.5", read.ratio, metavar="N", group=WHERE
-    )
-    retries: int = option(
-        2,
-        "how often a cell is given out again if its worker dies (default: {default})",
-        read.whole,
-        metavar="N",
-        group=WHERE,
-    )
+    on: str | None = option(None, _ON, group=WHERE)
+    jobs: int | None = option(None, _JOBS, read.positive, WHERE)
+    gpus: Sequence[int] = option((), "local: one worker per GPU", read.gpus, WHERE)
+    slurm: str | Mapping[str, str] | None = option(None, _SLURM, read.sbatch, WHERE, metavar="K=V,…")
+    gpus_per_cell: float | None = option(None, "ray: GPUs for each worker, as in 1 or 0.5", read.ratio, WHERE)
+    retries: int = option(2, "times a cell is run again if its worker dies (default: {default})", read.whole, WHERE)
     detach: bool = option(False, "return when workers are started; see `tta-bench status`", group=WHERE)
 
     def __post_init__(self) -> None:

@@ -68,16 +68,16 @@ class Prepared:
 
 def digest(cell: Cell) -> str:
     """A digest of everything that a prepared state depends on."""
-    settings = dict(cell.settings)
-    if not registry.installed().load(cell.method).prepare_uses_seed:
+    settings = dict(cell.found.settings)
+    if not registry.installed().load(cell.spec.method).prepare_uses_seed:
         settings.pop("seed", None)
     content = {
-        "method": cell.method,
+        "method": cell.spec.method,
         "settings": settings,
-        "code": (cell.method_code, cell.harness, cell.data_code),
-        "source": cell.source,
-        "model": (cell.model, cell.weights, cell.mean, cell.std, str(cell.data)),
-        "run": (cell.batch_size, cell.device, cell.amp, cell.compile),
+        "code": (cell.found.method_code, cell.found.harness, cell.found.data_code),
+        "source": cell.found.source,
+        "model": (cell.spec.model, cell.found.weights, cell.found.mean, cell.found.std, str(cell.data)),
+        "run": (cell.spec.batch_size, cell.found.device, cell.spec.amp, cell.spec.compile),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 

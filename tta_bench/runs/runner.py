@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 
 from tta_bench.files import now
 from tta_bench.measure.metrics import scores_of
 from tta_bench.records.predictions import Predictions
-from tta_bench.records.record import Record
-from tta_bench.runs.adaptation import Measured, adapt
+from tta_bench.records.record import Measured, Record
+from tta_bench.runs.adaptation import adapt
 from tta_bench.runs.host import OnBatch, Work, WorkHost, ignore
 
 Adapt = Callable[[WorkHost], Measured]
@@ -27,10 +26,9 @@ def run_cell(work: Work, on_batch: OnBatch = ignore, adapt: Adapt = adapt_here) 
     predictions = host.scores.predictions(work.stream)
     record = Record(
         cell=work.cell,
-        label=work.label,
         status="done",
-        **scores_of(predictions, work.cell.tasks),
-        **asdict(measured),
+        scores=scores_of(predictions, work.cell.spec.tasks),
+        measured=measured,
         finished_at=now(),
     )
     return record, predictions

@@ -13,7 +13,7 @@ from tta_bench.runs.answers import Answer
 from tta_bench.streams.stream import Stream
 
 
-class Scores:
+class Scorer:
     """Scores a stream's answers, batch by batch."""
 
     def __init__(self, labels: NDArray[np.int64]) -> None:

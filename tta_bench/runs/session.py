@@ -16,12 +16,13 @@ from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.models.precision import autocast, compiled
 from tta_bench.models.source import SourceModel
+from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 from tta_bench.registry import build_method
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(Asked):
     """Everything needed to build a method."""
 
     method: str
@@ -31,8 +32,6 @@ class Setup:
     class_mask: tuple[int, ...] | None
     batch_size: int
     device: torch.device
-    amp: str | None = None
-    compile: bool = False
     model_name: str = ""  # by which another process can load the model
     live: Live | None = None  # None: the stream waits, and the method adapts to every batch
 

@@ -44,13 +44,11 @@ def _in_process() -> bool:
 class Site:
     """Where cells run. Each field is an option of `run`, and none of them can change a result."""
 
-    device: str = option(
-        "auto", "auto, cpu, cuda, cuda:N or mps (default: auto, a GPU if there is one)", metavar="NAME"
-    )
-    readers: int | None = option(None, _READERS, read.whole, metavar="N")
-    cache: Path | None = option(None, _CACHE, read.path, metavar="DIR")
-    data_root: Path | None = option(data_root, _DATA_ROOT, read.path, metavar="DIR")
-    time_limit: float | None = option(None, _TIME_LIMIT, read.seconds, metavar="2h")  # in seconds
+    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps (default: auto, a GPU if there is one)")
+    readers: int | None = option(None, _READERS, read.whole)
+    cache: Path | None = option(None, _CACHE, read.path)
+    data_root: Path | None = option(data_root, _DATA_ROOT, read.path)
+    time_limit: float | None = option(None, _TIME_LIMIT, read.seconds)  # in seconds
     in_process: bool = option(_in_process, _IN_PROCESS, read.flag)
 
     def to_json(self) -> dict[str, Any]:

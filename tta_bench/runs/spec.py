@@ -1,15 +1,8 @@
-"""Requests for cells, as plain data. Needs no torch.
-
-specs(suite, options)  ->  [CellSpec, …]     what a command requests
-bind(spec, site)       ->  Work              the same with real weights and images (bind.py)
-"""
+"""What a command requests: a spec for each cell. Needs no torch."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -19,64 +12,21 @@ from tta_bench.checked.options import part
 from tta_bench.models.names import findable
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
-from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
 from tta_bench.runs.clock import lives
 from tta_bench.runs.misnamed import refuse_misnamed, settings_of
 from tta_bench.runs.options import RunOptions
-from tta_bench.streams.scenarios import Scenario, scenario_of
+from tta_bench.streams.scenarios import protocol
 from tta_bench.suites.suite import Suite
 
-DESCRIBED = ("transform", "made_by")  # what the binder adds to a suite's data
 BY_TASK = "by-task"  # a suite's model if each task has its own source model
 
 
-@dataclass(frozen=True)
-class CellSpec:
-    """A request for one method on one stream with one seed. Any process can resolve it."""
-
-    suite: str
-    suite_version: int
-    data: dict[str, Any]  # the suite's data block
-    tasks: tuple[str, ...]  # of this stream: one, or all if the scenario joins them
-    scenario: str
-    seed: int
-    label: str  # of the row in tables
-    method: str
-    settings: dict[str, Any]  # as given; the method's defaults fill in the rest
-    model: str
-    batch_size: int
-    limit: int | None = None
-    amp: str | None = None
-    compile: bool = False
-    scenario_settings: dict[str, Any] = field(default_factory=dict)
-    live: Live | None = None  # None: the stream waits for the method
-    paper: str = field(default="", compare=False)  # of the suite: its tables need exactly named weights
-
-    @cached_property
-    def protocol(self) -> Scenario:
-        """The scenario as the object that makes streams."""
-        return scenario_of(self.scenario, self.scenario_settings)
-
-    @property
-    def name(self) -> str:
-        """The stream's short name: its task, or the scenario if it covers several tasks."""
-        return self.tasks[0] if len(self.tasks) == 1 else self.scenario
-
-    @cached_property
-    def digest(self) -> str:
-        """A digest of the request, without names that change no result."""
-        content = {key: value for key, value in self.to_json().items() if key not in ("label", "paper")}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "tasks": list(self.tasks)}
-
-    @classmethod
-    def from_json(cls, content: object, where: str = "request") -> CellSpec:
-        """Read what `to_json` wrote; UserError with the place of anything wrong."""
-        spec = validate.read(cls, content, where)
-        _ = spec.protocol
-        return spec
+def read_spec(content: object, where: str = "request") -> CellSpec:
+    """Read what `CellSpec.to_json` wrote; UserError with the place of anything wrong."""
+    spec = validate.read(CellSpec, content, where)
+    protocol(spec)
+    return spec
 
 
 def specs(suite: Suite, options: RunOptions) -> list[CellSpec]:
@@ -160,27 +110,4 @@ def spec_of(
         batch_size=options.protocol.batch_size or options.batch_size or suite.batch_size,
         live=live,
         paper=suite.paper,
-    )
-
-
-def request_of(record: Record) -> CellSpec:
-    """The request that a record answers, to run its cell again."""
-    cell = record.cell
-    return CellSpec(
-        suite=cell.suite,
-        suite_version=cell.suite_version,
-        data={key: value for key, value in cell.data.items() if key not in DESCRIBED},
-        tasks=cell.tasks,
-        scenario=cell.scenario,
-        scenario_settings=cell.scenario_settings,
-        seed=cell.seed,
-        label=record.label,
-        method=cell.method,
-        settings={key: value for key, value in cell.own_settings.items() if key != "adapt-every"},
-        model=cell.model,
-        batch_size=cell.batch_size,
-        limit=cell.limit,
-        amp=cell.amp,
-        compile=cell.compile,
-        live=cell.live,
     )

@@ -13,13 +13,13 @@ from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.models import published
 from tta_bench.models.published import PublishedModel
 from tta_bench.papers.baseline import BASELINE, is_anothers, judge, may_be_chance, other_weights, source_row
+from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_at
 from tta_bench.runs.host import Work
 from tta_bench.runs.listing import Watcher
-from tta_bench.runs.spec import CellSpec
-from tta_bench.streams.scenarios import scenario_of
+from tta_bench.streams.scenarios import protocol, scenario_of
 from tta_bench.streams.stream import Part, make_stream
 
 IMAGES = 1024
@@ -56,7 +56,7 @@ def suspicions(specs: Sequence[CellSpec], place: Binder, watcher: Watcher | None
 def _by_paper(spec: CellSpec, place: Binder) -> str | None:
     """The verdict by the paper's row for the first task: a warning, or empty; None if the paper has no such row."""
     expected = source_row(spec.paper, spec.suite, spec.tasks[0])
-    if expected is None or spec.protocol.makes_images or is_anothers(spec.suite, spec.data.get("kind"), spec.tasks):
+    if expected is None or protocol(spec).makes_images or is_anothers(spec.suite, spec.data.get("kind"), spec.tasks):
         return None
     if other_weights(expected.table, place.model(spec).name):  # not comparable, as `report --paper` says
         return ""
@@ -101,7 +101,7 @@ def _source_work(spec: CellSpec, place: Binder) -> Work:
     """The unadapted model on the first images of the first task."""
     limit = min(IMAGES, spec.limit or IMAGES)
     plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
-    if spec.protocol.makes_images:  # there may be no images of single tasks
+    if protocol(spec).makes_images:  # there may be no images of single tasks
         return place.bind(replace(plain, limit=limit))
     return place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit))
 

@@ -26,6 +26,7 @@ import msgspec
 
 from tta_bench import registry
 from tta_bench.errors import CellFailed, RunStopped
+from tta_bench.records.record import Measured
 from tta_bench.runs import messages
 from tta_bench.runs.messages import (
     Answered,
@@ -43,7 +44,6 @@ from tta_bench.runs.messages import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tta_bench.runs.adaptation import Measured
     from tta_bench.runs.host import WorkHost
 
 SLOTS = 3  # batches in shared memory: one in use, one waiting, one being written
@@ -135,8 +135,6 @@ class Worker:
 
     def adapt(self, host: WorkHost, time_limit: float | None, patience: float = PATIENCE) -> Measured:
         """Let the worker adapt, and serve it until it is done."""
-        from tta_bench.runs.adaptation import Measured
-
         source, batches = host.source(), host.batches()
         deadline = None
         self._send(_job(host, needs_source=source is not None))
@@ -157,7 +155,7 @@ class Worker:
                     return Measured(**measured)
                 case CodeChanged():
                     raise RunStopped(
-                        f"the code of '{host.work.cell.method}' changed since this run started: start it again "
+                        f"the code of '{host.work.cell.spec.method}' changed since this run started: start it again "
                         "(in a notebook: restart the kernel first)"
                     )
                 case Raised(line, traceback, is_expected):
@@ -237,7 +235,7 @@ def _job(host: WorkHost, *, needs_source: bool) -> Job:
         setup=pickle.dumps(replace(setup, model=None)),  # type: ignore[arg-type]
         model=setup.model_name,
         weights=setup.model.weights_hash,
-        method_code=host.work.cell.method_code.partition("+")[0],  # without the files that settings name
+        method_code=host.work.cell.found.method_code.partition("+")[0],  # without the files that settings name
         needs_source=needs_source,
         source_labels=np.concatenate(labels).astype(np.int64).tobytes() if labels else b"",
         known=save(known[0]) if known else None,

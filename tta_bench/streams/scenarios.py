@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tta_bench.records.spec import CellSpec
+
     Order = NDArray[np.int64]
 
 RISE_AND_FALL = (1, 2, 3, 4, 5, 4, 3, 2, 1)
@@ -87,9 +89,7 @@ class LabelShift(Scenario):
     about = "each task class after class: online imbalanced labels"
 
     # The SAR authors' default: practically one class at a time.
-    imbalance: float = option(
-        500_000.0, "how many times as often as any other class the current class is drawn", ratio, metavar="NUMBER"
-    )
+    imbalance: float = option(500_000.0, "how many times as often as any other class the current class is drawn", ratio)
 
     def __post_init__(self) -> None:
         if not 0 < self.imbalance < float("inf"):
@@ -152,8 +152,8 @@ class Ccc(Scenario):
     difficulty: str = option(
         "medium", "Source's accuracy: 60 % (easy), 40 % (medium) or 20 % (hard)", choices=tuple(DIFFICULTIES)
     )
-    length: int = option(50_000, "images in the stream", positive, metavar="N")
-    laps: int = option(1, "how many times the stream passes through all corruptions", positive, metavar="N")
+    length: int = option(50_000, "images in the stream", positive)
+    laps: int = option(1, "how many times the stream passes through all corruptions", positive)
 
     def __post_init__(self) -> None:
         if self.difficulty not in DIFFICULTIES:
@@ -188,3 +188,8 @@ def scenario_of(name: str, settings: Mapping[str, Any] | None = None) -> Scenari
         if key not in known:
             raise UserError(f"scenario '{name}' has no setting '{key}' (known: {', '.join(sorted(known)) or 'none'})")
     return cls(**(settings or {}))
+
+
+def protocol(spec: CellSpec) -> Scenario:
+    """The scenario that a request names."""
+    return scenario_of(spec.scenario, spec.scenario_settings)

@@ -180,12 +180,30 @@ def _state_loads(subject: Subject) -> None:
     raise BrokenPromise("load_adapted_state() took a tensor 'nonsense', which the method does not have")
 
 
-def _prepare_adapts_nothing(subject: Subject) -> None:
+def _prepare_adapts_nothing_unless_declared(subject: Subject) -> None:
+    """What `prepare` may change is part of the state that `reset` returns to and that other cells get."""
     method = subject.build_unprepared()
     start = method.adapted_state()
     subject.prepare(method)
+    left = method.adapted_state()
+    if not method.prepare_adapts:
+        for key, value in left.items():
+            _require(torch.equal(value, start[key]), f"prepare() changed '{key}', and prepare_adapts is not set")
+        return
+    _returns_to(method, left, subject, "what prepare() left")
+    if state := method.prepared_state():
+        other = subject.build_unprepared()
+        other.load_prepared_state({name: tensor.clone() for name, tensor in state.items()})
+        for key, value in other.adapted_state().items():
+            _require(torch.equal(value, left[key]), f"prepared_state() does not hand over '{key}'")
+        _returns_to(other, left, subject, "what load_prepared_state() left")
+
+
+def _returns_to(method: Method, state: dict[str, Tensor], subject: Subject, what: str) -> None:
+    method.adapt(subject.batches()[0])
+    method.reset()
     for key, value in method.adapted_state().items():
-        _require(torch.equal(value, start[key]), f"prepare() changed '{key}'")
+        _require(torch.equal(value, state[key]), f"reset() does not return '{key}' to {what}: call remember() there")
 
 
 def _prepared_state_is_all(subject: Subject) -> None:
@@ -271,7 +289,7 @@ PROMISES: dict[str, Callable[[Subject], None]] = {
     "adapted tensors have the model's names": _names_are_the_models,
     "only adapted tensors change": _changes_adapted_only,
     "adapted state can be loaded": _state_loads,
-    "prepare adapts nothing": _prepare_adapts_nothing,
+    "prepare adapts nothing, unless declared": _prepare_adapts_nothing_unless_declared,
     "equal instances give equal logits": _repeats_itself,
     "prepared state can be handed over": _prepared_state_is_all,
     "reset replays a stream bit for bit": _resets,

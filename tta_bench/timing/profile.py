@@ -83,7 +83,7 @@ def _loading(prepared: Bench) -> float:
     """Seconds to read the batches of a pass."""
     first = prepared.first
     watch = Stopwatch(first.setup.device)
-    plan = list(first.stream.batches(first.cell.batch_size))
+    plan = list(first.stream.batches(first.cell.spec.batch_size))
     with closing(read(first.stream.images, plan, first.setup.device, 0)) as batches:
         for _ in plan:
             with watch:

@@ -44,6 +44,7 @@ class Workload:
     methods: dict[str, tuple[str, dict[str, Any]]]  # by label: the method and its settings
     batches: list[Tensor] = field(repr=False)
     source: list[Tensor] = field(repr=False)  # for methods that need some
+    source_labels: list[Tensor] = field(default_factory=list, repr=False)
 
 
 class Steps:
@@ -71,7 +72,8 @@ class Steps:
         self.batches = [batch.to(device) for batch in workload.batches]
         self._watch = step_watch(device)
         with naming(label):
-            self._session.prepare([batch.to(device) for batch in workload.source])
+            source, labels = ([t.to(device) for t in found] for found in (workload.source, workload.source_labels))
+            self._session.prepare(source, labels)
             self.counts = self._count(workload.num_classes)
             self.method.reset()
             if self._count(workload.num_classes) != self.counts:

@@ -14,7 +14,7 @@ from tta_bench.models.names import findable
 from tta_bench.runs.bind import Binder, model_name
 from tta_bench.runs.host import Work
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.session import read, source_batches
+from tta_bench.runs.session import read, source_batches, source_labels
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
 from tta_bench.timing.steps import Workload
@@ -66,7 +66,7 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Bench:
     requests = specs(chosen, options)
     works = [binder.bind(request) for request in requests]
     first = works[0]
-    batches = list(first.stream.batches(first.cell.batch_size))
+    batches = list(first.stream.batches(first.cell.spec.batch_size))
     if len(batches) < spec.batches:
         raise UserError(
             f"suite '{chosen.name}' has only {len(batches)} batches in a stream, not {spec.batches} (--batches)"
@@ -77,25 +77,25 @@ def prepare(spec: Spec, data_root: Path | None = None) -> Bench:
         model=findable(model_name(requests[0], chosen.tasks[0], binder.dataset(requests[0]))),
         num_classes=first.setup.num_classes,
         class_mask=first.setup.class_mask,
-        batch_size=first.cell.batch_size,
+        batch_size=first.cell.spec.batch_size,
         device=str(binder.device),
         threads=spec.threads,
-        methods={work.label: (work.cell.method, work.cell.settings) for work in works},
+        methods={work.cell.spec.label: (work.cell.spec.method, work.cell.found.settings) for work in works},
         batches=images,
-        source=_source(works),
+        **_source(works),
     )
     identity = _identity(spec, tuple(options.methods), first, chosen.tasks[0])
-    return Bench(workload, identity, {work.label: work.cell.settings for work in works}, first)
+    return Bench(workload, identity, {work.cell.spec.label: work.cell.found.settings for work in works}, first)
 
 
-def _source(works: list[Work]) -> list[Any]:
-    """Source batches for the methods that need some, as `run` would give them."""
-    with_source = next((work for work in works if work.cell.source), None)
+def _source(works: list[Work]) -> dict[str, list[Any]]:
+    """Source batches and labels for the methods that need some, as `run` would give them."""
+    with_source = next((work for work in works if work.cell.found.source), None)
     if with_source is None or with_source.source_images is None:
-        return []
-    setup = with_source.setup
-    batches = source_batches(with_source.source_images, setup, 0)
-    return [batch.clone() for batch in batches]
+        return {"source": [], "source_labels": []}
+    images, setup = with_source.source_images, with_source.setup
+    batches = [batch.clone() for batch in source_batches(images, setup, 0)]
+    return {"source": batches, "source_labels": list(source_labels(images, setup))}
 
 
 def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> Identity:
@@ -103,7 +103,7 @@ def _identity(spec: Spec, methods: tuple[str, ...], first: Work, task: str) -> I
         suite=spec.suite,
         task=task,
         model=spec.model,
-        batch_size=first.cell.batch_size,
+        batch_size=first.cell.spec.batch_size,
         batches=spec.batches,
         threads=spec.threads,
         device=str(first.setup.device),

@@ -31,7 +31,8 @@ def verify(addresses: Sequence[Address], root: Path | None = None) -> tuple[Audi
     if not found and not audit.failures:
         raise UserError(f"{', '.join(map(str, addresses))}: no records: run `tta-bench run` first")
     intact = []
-    for record, store in sorted(found, key=lambda pair: pair[0].cell.stream):  # records of one stream share its order
+    found.sort(key=lambda pair: pair[0].cell.found.stream)  # records of one stream share its order
+    for record, store in found:
         if _check(record, store, root, audit):
             intact.append((record, store))
     _check_once(found, audit)
@@ -83,7 +84,7 @@ def _check(record: Record, store: Store, root: Path | None, audit: Audit) -> boo
     audit.judge("files", where, _other_suite(record, store))
     audit.judge("scores", where, contradiction(record, predictions))
     audit.judge("counts", where, _miscounted(record))
-    if record.environment.get("process") == WORKER:
+    if record.measured.environment.get("process") == WORKER:
         audit.holds("apart", where)
     else:
         audit.unknown("apart", where, "ran in the process that has the labels, as with --in-process: run them again")
@@ -97,16 +98,17 @@ def _other_suite(record: Record, store: Store) -> str:
         owner = store.read_manifest().suite
     except UserError:
         return ""  # noted already
-    return "" if record.cell.suite == owner else f"belongs to suite '{record.cell.suite}', its folder to '{owner}'"
+    suite = record.cell.spec.suite
+    return "" if suite == owner else f"belongs to suite '{suite}', its folder to '{owner}'"
 
 
 def _miscounted(record: Record) -> str:
     """How a record's counts contradict each other."""
-    batches, laps = math.ceil(record.samples / record.cell.batch_size), record.batch_seconds
+    batches, laps = math.ceil(record.scores.samples / record.cell.spec.batch_size), record.measured.batch_seconds
     if len(laps) != batches:
         return f"has the times of {len(laps):,} batches, but its images make {batches:,}"
-    if not math.isclose(sum(laps), record.seconds["adapt"], rel_tol=1e-6, abs_tol=1e-6):
-        return f"its batches took {sum(laps):.3f} s, but it says {record.seconds['adapt']:.3f} s"
+    if not math.isclose(sum(laps), record.measured.seconds["adapt"], rel_tol=1e-6, abs_tol=1e-6):
+        return f"its batches took {sum(laps):.3f} s, but it says {record.measured.seconds['adapt']:.3f} s"
     return f"says that it was finished at {record.finished_at}, in the future" if is_ahead(record) else ""
 
 

@@ -16,7 +16,6 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 from tta_bench.suites import suite as suites
 from tta_bench.verify.findings import Audit
-from tta_bench.verify.streams import suite_data
 
 FILE = "source.csv"  # made by `python -m benchmarks.source_reference`
 COLUMNS = ("data", "weights", "task", "images", "top1")
@@ -27,35 +26,33 @@ TORCH = {"F64": "float64", "F32": "float32", "F16": "float16", "I64": "int64", "
 
 def check_suite(cell: Cell, audit: Audit, where: str) -> None:
     """Compare a cell's data with the suite of that name, if one is installed here."""
-    if cell.suite not in suites.names():
-        audit.unknown("suites", where, f"suite '{cell.suite}' is not installed here")
+    if cell.spec.suite not in suites.names():
+        audit.unknown("suites", where, f"suite '{cell.spec.suite}' is not installed here")
         return
     try:
-        suite = suites.load(cell.suite)
+        suite = suites.load(cell.spec.suite)
     except UserError as error:
         audit.unknown("suites", where, str(error))
         return
-    if suite.version != cell.suite_version:
-        audit.unknown("suites", where, f"is of version {cell.suite_version} of its suite, here is {suite.version}")
+    if suite.version != cell.spec.suite_version:
+        audit.unknown("suites", where, f"is of version {cell.spec.suite_version} of its suite, here is {suite.version}")
         return
-    strange = [task for task in cell.tasks if task not in suite.tasks]
+    strange = [task for task in cell.spec.tasks if task not in suite.tasks]
     complaint = f"suite '{suite.name}' has no task '{strange[0]}'" if strange else ""
-    if suite_data(cell) != suite.data:
-        complaint = (
-            f"its data are {json.dumps(suite_data(cell))}, those of suite '{suite.name}' {json.dumps(suite.data)}"
-        )
+    if cell.spec.data != suite.data:
+        complaint = f"its data are {json.dumps(cell.spec.data)}, those of suite '{suite.name}' {json.dumps(suite.data)}"
     audit.judge("suites", where, complaint)
 
 
 def check_weights(cell: Cell, audit: Audit, where: str) -> None:
     """Compare the hash of a cell's source weights with that of the packaged model."""
     try:
-        expected = published_weights(cell.model)
+        expected = published_weights(cell.spec.model)
     except UserError as error:
         audit.unknown("weights", where, str(error))
         return
-    complaint = f"its '{cell.model}' has weights {cell.weights}, the published ones are {expected}"
-    audit.judge("weights", where, "" if cell.weights == expected else complaint)
+    complaint = f"its '{cell.spec.model}' has weights {cell.found.weights}, the published ones are {expected}"
+    audit.judge("weights", where, "" if cell.found.weights == expected else complaint)
 
 
 @cache
@@ -91,48 +88,48 @@ def _hash_of(path: Path) -> str:
 def check_source(record: Record, audit: Audit, where: str) -> None:
     """Compare the unadapted model's accuracies with the reference for the same data and weights, or with a paper's."""
     cell = record.cell
-    if cell.method != BASELINE:
+    if cell.spec.method != BASELINE:
         return
-    if cell.limit is not None or cell.amp or cell.scenario not in FREE_OF_ORDER:
+    if cell.spec.limit is not None or cell.spec.amp or cell.spec.scenario not in FREE_OF_ORDER:
         audit.unknown("source", where, "no reference for a part of a stream, another precision or an uneven order")
         return
-    for task in cell.tasks:
+    for task in cell.spec.tasks:
         found = _against_reference(record, task)
         if found is None:
             found = _against_paper(record, task)
         if found is None:
-            audit.unknown("source", where, f"no reference for Source on {cell.suite} with these weights")
+            audit.unknown("source", where, f"no reference for Source on {cell.spec.suite} with these weights")
         else:
             audit.judge("source", where, found)
 
 
 def _against_reference(record: Record, task: str) -> str | None:
     known = references().get(_key(record.cell, task))
-    if known is None or task not in record.task_top1:
+    if known is None or task not in record.scores.task_top1:
         return None
-    own = record.task_top1[task]
+    own = record.scores.task_top1[task]
     off = abs(own - known) > DISTANCE
     return f"Source scores {100 * own:.2f} % on {task}, the reference is {100 * known:.2f} %" if off else ""
 
 
 def _against_paper(record: Record, task: str) -> str | None:
     cell = record.cell
-    paper = suites.load(cell.suite).paper if cell.suite in suites.names() else ""
-    row = source_row(paper, cell.suite, task) if paper else None
+    paper = suites.load(cell.spec.suite).paper if cell.spec.suite in suites.names() else ""
+    row = source_row(paper, cell.spec.suite, task) if paper else None
     if (
         row is None
-        or other_weights(row.table, cell.model)
-        or is_anothers(cell.suite, cell.data.get("kind"), cell.tasks)
+        or other_weights(row.table, cell.spec.model)
+        or is_anothers(cell.spec.suite, cell.spec.data.get("kind"), cell.spec.tasks)
     ):
         return None
-    if task not in record.task_top1 or not record.reportable:
+    if task not in record.scores.task_top1 or not record.reportable:
         return None
-    images = record.samples // len(cell.tasks)
-    return judge(task, round(record.task_top1[task] * images), images, row, cell.mean) or ""
+    images = record.scores.samples // len(cell.spec.tasks)
+    return judge(task, round(record.scores.task_top1[task] * images), images, row, cell.found.mean) or ""
 
 
 def _key(cell: Cell, task: str) -> tuple[str, str, str]:
-    return json.dumps(suite_data(cell), sort_keys=True), cell.weights, task
+    return json.dumps(cell.spec.data, sort_keys=True), cell.found.weights, task
 
 
 @cache

@@ -7,21 +7,20 @@ import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from tta_bench.errors import UserError
-from tta_bench.records.cell import Cell
+from tta_bench.records.cell import unequal_parts
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import binder
 from tta_bench.runs.execute import run_spec
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import request_of
 from tta_bench.verify.findings import Audit
 from tta_bench.verify.folders import Found
 
@@ -46,10 +45,10 @@ def rerun(found: Sequence[Found], count: int, seed: int, site: Site, audit: Audi
 
 
 def _again(record: Record, store: Store, site: Site, audit: Audit, where: str) -> None:
-    own = replace(site, device=record.cell.device) if site.device == "auto" else site
+    own = replace(site, device=record.cell.found.device) if site.device == "auto" else site
     with tempfile.TemporaryDirectory(prefix="tta-bench-verify-") as folder, _threads(record, own):
-        here = Store.create(Path(folder) / "run", record.cell.suite)
-        outcome = run_spec(request_of(record), own, here.folder)
+        here = Store.create(Path(folder) / "run", record.cell.spec.suite)
+        outcome = run_spec(record.cell.spec, own, here.folder)
         if outcome is None:
             raise UserError("another process holds this cell")
         if outcome.record.status != "done":
@@ -62,7 +61,7 @@ def _again(record: Record, store: Store, site: Site, audit: Audit, where: str) -
 def _threads(record: Record, site: Site) -> Iterator[None]:
     """As many threads as the record had, here and in workers: another number changes the last bits of sums."""
     before, given = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
-    count = min(record.environment.get("threads") or before, MOST_THREADS)
+    count = min(record.measured.environment.get("threads") or before, MOST_THREADS)
     torch.set_num_threads(count)
     os.environ["OMP_NUM_THREADS"] = str(count)
     try:
@@ -76,7 +75,7 @@ def _threads(record: Record, site: Site) -> Iterator[None]:
 
 
 def _compare(old: Record, was: Predictions, new: Record, now: Predictions, audit: Audit, where: str) -> None:
-    parts = [f.name for f in fields(Cell) if getattr(old.cell, f.name) != getattr(new.cell, f.name)]
+    parts = unequal_parts(old.cell, new.cell)
     if missing := [name for name in INPUTS if name in parts]:
         audit.unknown("rerun", where, f"this machine has other {' and '.join(missing)}")
         return
@@ -84,7 +83,7 @@ def _compare(old: Record, was: Predictions, new: Record, now: Predictions, audit
         audit.holds("rerun", where, "same predictions, bit for bit")
         return
     share = float(np.mean(was.prediction != now.prediction))
-    points = 100 * (new.top1 - old.top1)
+    points = 100 * (new.scores.top1 - old.scores.top1)
     distance = f"{100 * share:.2f} % of predictions differ, accuracy by {points:+.2f} points"
     changed = [*parts, *_other_platform(old, new)]
     if not changed:
@@ -100,7 +99,7 @@ def _compare(old: Record, was: Predictions, new: Record, now: Predictions, audit
 
 def _other_platform(old: Record, new: Record) -> list[str]:
     """What is different here and may change the last bits."""
-    ours, theirs = new.environment, old.environment
+    ours, theirs = new.measured.environment, old.measured.environment
     found = [name for name in PLATFORM if ours.get(name) != theirs.get(name)]
     packages = ours.get("packages", {}), (theirs.get("packages") or {})
     return found + [name for name in packages[0] if packages[0][name] != packages[1].get(name)]

@@ -20,7 +20,6 @@ from tta_bench.identity.code import code_hash
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
-from tta_bench.runs.spec import DESCRIBED
 from tta_bench.streams.changing import changing_parts
 from tta_bench.streams.scenarios import SCENARIOS, Ccc, Scenario, scenario_of
 from tta_bench.streams.stream import Part, digest, make_stream
@@ -59,28 +58,24 @@ def check(record: Record, predictions: Predictions, root: Path | None, audit: Au
         for name in ("orders", "labels", "images"):
             audit.unknown(name, where, f"no data: {error}")
         return
-    other = "" if expected.data_code == cell.data_code else ": its images were made by another version of the code"
+    is_same = expected.data_code == cell.found.data_code
+    other = "" if is_same else ": its images were made by another version of the code"
     complaints = {"orders": _order(cell, predictions, expected), "labels": _labels(predictions, expected)}
     for name, complaint in complaints.items():
         audit.judge(name, where, complaint and complaint + other)
     if not expected.images:
         audit.unknown("images", where, "pixels of data on disk depend on the model's input size")
-    elif expected.images == cell.images:
+    elif expected.images == cell.found.images:
         audit.holds("images", where)
     elif other or _other_packages(record):
         audit.unknown("images", where, f"they differ, as other versions of {', '.join(PACKAGES)} or of the code can")
     else:
-        audit.fails("images", where, f"their digest is {cell.images}, expected {expected.images}")
-
-
-def suite_data(cell: Cell) -> dict[str, Any]:
-    """The `data` block of the cell's suite."""
-    return {key: value for key, value in cell.data.items() if key not in DESCRIBED}
+        audit.fails("images", where, f"their digest is {cell.found.images}, expected {expected.images}")
 
 
 def _order(cell: Cell, found: Predictions, expected: ExpectedStream) -> str:
-    if cell.stream != expected.digest:
-        return f"the digest of its order is {cell.stream}, expected {expected.digest}"
+    if cell.found.stream != expected.digest:
+        return f"the digest of its order is {cell.found.stream}, expected {expected.digest}"
     if len(found) != len(expected.index):
         return f"has {len(found):,} images, expected {len(expected.index):,}"
     for name, own, right in (("image", found.index, expected.index), ("task", found.task, expected.task)):
@@ -98,7 +93,8 @@ def _labels(found: Predictions, expected: ExpectedStream) -> str:
 
 def _name(cell: Cell) -> str:
     """Everything that an order depends on, as a text that methods share."""
-    parts = (cell.suite, cell.tasks, cell.scenario, cell.scenario_settings, cell.seed, cell.limit, suite_data(cell))
+    names = ("suite", "tasks", "scenario", "scenario_settings", "seed", "limit", "data")
+    parts = [getattr(cell.spec, name) for name in names]
     return json.dumps(parts, sort_keys=True)
 
 
@@ -147,7 +143,7 @@ def _open(data: Mapping[str, Any], tasks: list[str], root: Path | None) -> Datas
 
 def _other_packages(record: Record) -> bool:
     """Whether a record was made with other versions of what draws pixels, or does not say."""
-    theirs = record.environment.get("packages") or {}
+    theirs = record.measured.environment.get("packages") or {}
     try:
         return any(theirs.get(name) != version(name) for name in PACKAGES)
     except PackageNotFoundError:

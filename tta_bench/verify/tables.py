@@ -133,12 +133,12 @@ def _leaderboard(folder: Path) -> Lines:
 def _listed(lines: Lines, records: Sequence[Record]) -> list[Record]:
     """The records that a leaderboard.csv lists: the tables beside it were made of these."""
     listed = {tuple(line.get(name) for name in LISTED) for line in lines}
-    return [record for record in records if all(_name(record, task) in listed for task in record.cell.tasks)]
+    return [record for record in records if all(_name(record, task) in listed for task in record.cell.spec.tasks)]
 
 
 def _name(record: Record, task: str) -> tuple[str, ...]:
     cell = record.cell
-    return cell.method, json.dumps(cell.own_settings, sort_keys=True), task, str(cell.seed), cell.stream
+    return cell.spec.method, json.dumps(cell.own_settings, sort_keys=True), task, str(cell.spec.seed), cell.found.stream
 
 
 def intervals(folders: Sequence[Address]) -> list[Table]:

@@ -149,17 +149,17 @@ def _row(line: Line, tasks: Sequence[str], runs: Runs, columns: Sequence[Column]
     seen = [(record, runs.outline(record.cell)) for record in done]
     return RunRow(
         label=line.row.label,
-        method=cell.method,
+        method=cell.spec.method,
         settings=cell.own_settings,
         conditions={
-            "model": cell.model,
-            "weights": cell.weights,
-            "batch size": cell.batch_size,
+            "model": cell.spec.model,
+            "weights": cell.found.weights,
+            "batch size": cell.spec.batch_size,
             "scenario": cell.conditions.scenario,
-            "device": cell.device,
-            "precision": cell.amp or "float32",
-            "code of the method": cell.method_code,
-            "tta-bench": cell.harness,
+            "device": cell.found.device,
+            "precision": cell.spec.amp or "float32",
+            "code of the method": cell.found.method_code,
+            "tta-bench": cell.found.harness,
         },
         environment=_environment(done),
         average=line.scores[-1],
@@ -176,8 +176,8 @@ def _played(record: Record, seen: Outline) -> Played:
     cell = record.cell
     truth = hashlib.sha256(seen.index.tobytes() + seen.label.tobytes()).hexdigest()
     images = make_stream(cell, seen.correct, seen.correct, seen.index).images
-    stream = Stream(cell.name, cell.seed, cell.stream, images, record.samples, truth)
-    return Played(stream, cell.batch_size, np.packbits(seen.correct).tobytes(), record.predictions, cell.key)
+    stream = Stream(cell.name, cell.spec.seed, cell.found.stream, images, record.scores.samples, truth)
+    return Played(stream, cell.spec.batch_size, np.packbits(seen.correct).tobytes(), record.predictions, cell.key)
 
 
 def _classes(played: Sequence[tuple[Record, Outline]]) -> dict[str, tuple[list[int], list[int]]]:
@@ -192,8 +192,9 @@ def _classes(played: Sequence[tuple[Record, Outline]]) -> dict[str, tuple[list[i
 def _environment(done: Sequence[Record]) -> dict[str, str]:
     """Where it ran; all that were seen."""
     names = ("device_name", "threads", "python", "system", "platform")
-    found = {name: dict.fromkeys(str(r.environment[name]) for r in done if name in r.environment) for name in names}
-    packages = [record.environment.get("packages", {}) for record in done]
+    there = [record.measured.environment for record in done]
+    found = {name: dict.fromkeys(str(one[name]) for one in there if name in one) for name in names}
+    packages = [one.get("packages", {}) for one in there]
     found["torch"] = dict.fromkeys(str(one["torch"]) for one in packages if "torch" in one)
     return {name: " / ".join(values) for name, values in found.items() if values}
 
@@ -203,7 +204,7 @@ def _key(stream: Stream) -> tuple[str, int, str]:
 
 
 def _stream_key(record: Record) -> tuple[str, int, str]:
-    return record.cell.name, record.cell.seed, record.cell.stream
+    return record.cell.name, record.cell.spec.seed, record.cell.found.stream
 
 
 def streams_of(runs: Sequence[Run]) -> Iterator[tuple[Run, Stream]]:

@@ -76,7 +76,7 @@ def gather(comparison: Comparison, accuracy: Table, predictions: Callable[[Cell]
                 intervals=intervals,
                 more=dict(zip(accuracy.columns[average + 1 :], values[average + 1 :], strict=True)),
                 costs={column.title: value for column, value in costs if not (value.word or math.isnan(value.mean))},
-                streams={task: _stream(record.cell) for record in row.records for task in record.cell.tasks},
+                streams={task: _stream(record.cell) for record in row.records for task in record.cell.spec.tasks},
                 curves=curves,
             )
         )
@@ -90,7 +90,7 @@ def payload(comparison: Comparison, lines: Sequence[Line]) -> dict[str, Any]:
         "methods": [
             {
                 "label": line.row.label,
-                "source": line.row.first.cell.method == "source",
+                "source": line.row.first.cell.spec.method == "source",
                 "scores": [None if math.isnan(value) else round(value, 4) for value in line.means],
                 "texts": [value.figure for value in line.scores],
                 "intervals": [interval and [round(bound, 2) for bound in interval] for interval in line.intervals],
@@ -120,7 +120,7 @@ def _from_predictions(
     curves: dict[str, list[dict[str, Any]]] = {}
     seen: dict[str, list[Hits]] = {}
     for record in row.records:
-        if record.status == "done" and record.samples:
+        if record.status == "done" and record.scores.samples:
             made = predictions(record.cell)
             index, correct, stream = made.index, made.correct, _stream(record.cell)
             curves.setdefault(stream, []).append(_curve(record, correct))
@@ -133,7 +133,7 @@ def _from_predictions(
 
 def _stream(cell: Cell) -> str:
     """The task, or a name for a stream over several tasks that differs between suites."""
-    return cell.tasks[0] if len(set(cell.tasks)) == 1 else f"{cell.suite} {cell.conditions.scenario}"
+    return cell.spec.tasks[0] if len(set(cell.spec.tasks)) == 1 else f"{cell.spec.suite} {cell.conditions.scenario}"
 
 
 def _curve(record: Record, correct: NDArray[np.bool_]) -> dict[str, Any]:
@@ -142,11 +142,11 @@ def _curve(record: Record, correct: NDArray[np.bool_]) -> dict[str, Any]:
     starts, ends = _cuts(n)
     running = np.cumsum(np.add.reduceat(correct, starts, dtype=np.int32)) / ends
     return {
-        "seed": record.cell.seed,
+        "seed": record.cell.spec.seed,
         "images": n,
-        "resets": record.resets,
+        "resets": record.measured.resets,
         "running": np.rint(10_000 * running).astype(int).tolist(),
-        "end": f"{100 * record.top1:.1f}",
+        "end": f"{100 * record.scores.top1:.1f}",
     }
 
 

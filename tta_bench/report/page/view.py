@@ -68,13 +68,13 @@ class PaperView:
 def facts(comparison: Comparison) -> list[str]:
     """What all rows have in common."""
     cell = comparison.rows[0].first.cell
-    seeds = len({record.cell.seed for record in comparison.records})
+    seeds = len({record.cell.spec.seed for record in comparison.records})
     return [
         f"suite {comparison.suite}",
-        f"model {cell.model}",
-        f"batch size {cell.batch_size}",
-        cell.device,
-        *([f"scenario {cell.conditions.scenario}"] if cell.scenario != "normal" else []),
+        f"model {cell.spec.model}",
+        f"batch size {cell.spec.batch_size}",
+        cell.found.device,
+        *([f"scenario {cell.conditions.scenario}"] if cell.spec.scenario != "normal" else []),
         _count(len(comparison.rows), "method"),
         _count(len(comparison.tasks), "task"),
         _count(seeds, "seed"),
@@ -123,7 +123,7 @@ def leaderboard(comparison: Comparison, lines: Sequence[Line], close: Collection
 
 def failures(comparison: Comparison) -> list[tuple[str, str, int, str]]:
     return [
-        (row.label, record.cell.name, record.cell.seed, record.reason)
+        (row.label, record.cell.name, record.cell.spec.seed, record.reason)
         for row in comparison.rows
         for record in row.records
         if record.status != "done"
@@ -203,16 +203,16 @@ def _shades(values: Sequence[float]) -> list[int]:
 def _settings(row: Row) -> dict[str, Any]:
     cell = row.first.cell
     return {
-        "method": cell.method,
+        "method": cell.spec.method,
         **cell.own_settings,
-        "model": cell.model,
-        "weights": cell.weights,
-        "batch size": cell.batch_size,
-        "limit": cell.limit,
-        "amp": cell.amp,
-        "compile": cell.compile,
+        "model": cell.spec.model,
+        "weights": cell.found.weights,
+        "batch size": cell.spec.batch_size,
+        "limit": cell.spec.limit,
+        "amp": cell.spec.amp,
+        "compile": cell.spec.compile,
         "data": " / ".join(dict.fromkeys(_word(record.cell.data) for record in row.records)),
-        "code": cell.method_code,
+        "code": cell.found.method_code,
     }
 
 
@@ -223,11 +223,11 @@ def _measured(line: Line) -> dict[str, Any]:
     average, bounds = line.scores[-1], line.intervals[-1]
     return {
         "average": f"{average}" + (f" (95 %: {bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else ""),
-        "top-5": f"{100 * sum(record.top5 for record in done) / len(done):.1f}",
-        "calibration error": f"{100 * sum(record.ece for record in done) / len(done):.1f}",
+        "top-5": f"{100 * sum(record.scores.top5 for record in done) / len(done):.1f}",
+        "calibration error": f"{100 * sum(record.scores.ece for record in done) / len(done):.1f}",
         **{name: str(value) for name, value in line.costs.items()},
-        "own resets": sum(record.resets for record in done),
-        "seeds": ", ".join(map(str, sorted({record.cell.seed for record in done}))),
+        "own resets": sum(record.measured.resets for record in done),
+        "seeds": ", ".join(map(str, sorted({record.cell.spec.seed for record in done}))),
         "finished cells": f"{len(done)} of {len(line.row.records)}",
         "last finished": max(record.finished_at for record in done),
     }
@@ -237,7 +237,7 @@ def _environment(records: Iterable[Record]) -> dict[str, str]:
     """Every fact; where the cells of a row differ, all that were seen."""
     seen: dict[str, dict[str, None]] = {}
     for record in records:
-        for key, value in record.environment.items():
+        for key, value in record.measured.environment.items():
             for name, fact in value.items() if isinstance(value, dict) else [(key, value)]:
                 seen.setdefault(str(name), {})[_word(fact)] = None
     return {name: " / ".join(found) for name, found in seen.items()}

@@ -1,0 +1,59 @@
+"""A request for one cell, as plain data. Needs no torch.
+
+specs(suite, choices)  ->  [CellSpec, …]         what a command requests (runs/spec.py)
+bind(spec, site)       ->  Work                  the same with real weights and images (runs/bind.py)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from tta_bench.checked.annotations import Count, Name, Seed, Whole
+from tta_bench.records.live import Live
+
+Short = Annotated[str, Meta(max_length=1000, title="text of at most 1,000 characters")]
+Label = Annotated[str, Meta(min_length=1, max_length=1000, title="text of at most 1,000 characters")]
+Tasks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1000)]
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """A request for one method on one stream with one seed. Any process can resolve it."""
+
+    suite: Name
+    suite_version: Whole
+    data: dict[str, Any]  # the suite's data block
+    tasks: Tasks  # of this stream: one, or all if the scenario joins them
+    scenario: Name
+    seed: Seed
+    label: Label = field(compare=False)  # of the row in tables: the method's name, or a suite's name for a variant
+    method: Name
+    settings: dict[str, Any]  # as given; the method's defaults fill in the rest
+    model: Short
+    batch_size: Count
+    limit: Count | None = None
+    amp: Name | None = None
+    compile: bool = False
+    scenario_settings: dict[str, Any] = field(default_factory=dict)
+    live: Live | None = None  # None: the stream waits for the method
+    paper: str = field(default="", compare=False)  # of the suite: its tables need exactly named weights
+
+    @property
+    def name(self) -> str:
+        """The stream's short name: its task, or the scenario if it covers several tasks."""
+        return self.tasks[0] if len(set(self.tasks)) == 1 else self.scenario
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the request, without names that change no result."""
+        content = {key: value for key, value in self.to_json().items() if key not in ("label", "paper")}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "tasks": list(self.tasks)}
