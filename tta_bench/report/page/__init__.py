@@ -56,7 +56,7 @@ def page(
             policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
             style=Markup(style),
             script=Markup(script),
-            data=_json(payload(comparison, lines)),
+            data=_json(payload(comparison.tasks, lines)),
             facts=view.facts(comparison),
             warnings=view.warnings((*accuracy.notes, *cost.notes)),
             notes=view.quiet((*close.notes, *accuracy.notes, *cost.notes)),

@@ -83,10 +83,10 @@ def gather(comparison: Comparison, accuracy: Table, predictions: Callable[[Cell]
     return tuple(lines)
 
 
-def payload(comparison: Comparison, lines: Sequence[Line]) -> dict[str, Any]:
+def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
     """What the charts draw. Texts are those of the tables: JavaScript would round an exact half the other way."""
     return {
-        "tasks": list(comparison.tasks),
+        "tasks": list(tasks),
         "methods": [
             {
                 "label": line.row.label,
@@ -95,7 +95,7 @@ def payload(comparison: Comparison, lines: Sequence[Line]) -> dict[str, Any]:
                 "texts": [value.figure for value in line.scores],
                 "intervals": [interval and [round(bound, 2) for bound in interval] for interval in line.intervals],
                 "spans": [interval and "{:.1f} to {:.1f}".format(*interval) for interval in line.intervals],
-                "costs": _axes(cost_columns(comparison), line),
+                "costs": _axes(line),
                 "streams": line.streams,
                 "curves": line.curves,
             }
@@ -104,11 +104,11 @@ def payload(comparison: Comparison, lines: Sequence[Line]) -> dict[str, Any]:
     }
 
 
-def _axes(columns: Sequence[Column], line: Line) -> dict[str, float]:
-    """What accuracy is drawn against: every number of which less is better; passes in both directions together."""
+def _axes(line: Line) -> dict[str, float]:
+    """What accuracy is drawn against: all costs; passes in both directions together."""
     found: dict[str, float] = {}
-    for column in columns:
-        if column.better == "lower" and column.title in line.costs:
+    for column in {column.key: column for column in (*columns_at("cost"), *columns_at("page"))}.values():
+        if column.title in line.costs:
             name = "passes/image" if column.key in ("forwards_per_image", "backwards_per_image") else column.title
             found[name] = round(found.get(name, 0) + line.costs[column.title].mean, 4)
     return found
