@@ -62,7 +62,7 @@ def page(
             notes=view.quiet((*close.notes, *accuracy.notes, *cost.notes)),
             heads=view.heads(comparison, lines),
             rows=view.leaderboard(comparison, lines, close.labels),
-            paper=view.paper(paper) if paper else None,
+            paper=paper,
             failures=view.failures(comparison),
             details=view.details(lines),
         )
@@ -76,7 +76,7 @@ def _environment() -> Environment:
     return made
 
 
-def _prose(text: str) -> Markup:
+def _prose(text: object) -> Markup:
     """A note as markup: `so` is code, all else is text."""
     return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 

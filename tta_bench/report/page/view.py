@@ -16,7 +16,7 @@ from tta_bench.report.columns import columns_at
 from tta_bench.report.page.data import Line
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.tables import scoring_columns, titles
-from tta_bench.report.values import FAILED, NONE, Table, Value
+from tta_bench.report.values import FAILED, NONE, Value
 
 SHADES = 8
 FIRST = {"lower": "asc", "higher": "desc", "": "asc"}
@@ -48,21 +48,6 @@ class LeaderboardRow:
     label: str
     cells: tuple[Cell, ...]
     is_close: bool  # not distinguishable from the best
-
-
-@dataclass(frozen=True)
-class PaperRow:
-    label: str
-    cells: tuple[tuple[str, tuple[str, ...]], ...]  # a text, and the letters of the reasons that it stands for
-    is_difference: bool
-
-
-@dataclass(frozen=True)
-class PaperView:
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[PaperRow, ...]
-    notes: tuple[tuple[str, str], ...]  # with the letter of the reason that it explains
 
 
 def facts(comparison: Comparison) -> list[str]:
@@ -143,23 +128,6 @@ def details(lines: Sequence[Line]) -> list[tuple[str, dict[str, dict[str, str]]]
         )
         for line in lines
     ]
-
-
-def paper(table: Table) -> PaperView:
-    """A paper's table, with its reasons as links."""
-    return PaperView(
-        table.title,
-        (table.head, *table.columns),
-        tuple(
-            PaperRow(
-                label,
-                tuple((str(value), value.reasons) for value in values),
-                len(values) > 1 and all(value.signed for value in values[:-1]),
-            )
-            for label, values in table.rows
-        ),
-        tuple((str(note), note.mark) for note in table.notes),
-    )
 
 
 def _costs(comparison: Comparison, lines: Sequence[Line]) -> list[Column]:
