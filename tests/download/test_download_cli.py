@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support import archives, trees
+from tests.support.checkout import ROOT
 from tests.support.cli import Cli
 from tests.support.servers import Website, serve
 from tta_bench.cli import download
@@ -144,4 +145,4 @@ def test_every_published_file_can_be_checked_and_placed() -> None:
 
 
 def test_the_table_is_in_the_docs() -> None:
-    assert table.as_markdown() in Path("docs/datasets.md").read_text()
+    assert table.as_markdown() in (ROOT / "docs" / "datasets.md").read_text()
