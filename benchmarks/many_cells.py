@@ -1,9 +1,9 @@
-"""30 methods × 75 tasks × 5 seeds through the coordinator: its time per cell and its memory.
+"""30 methods × 75 tasks × 5 seeds through the supervisor: its time per cell and its memory.
 
     python -m benchmarks.many_cells [WORKERS]
 
-Cells are made up, and workers take turns in this process; their time is subtracted. Job files, journals, records and
-claims of tickets are real.
+Cells are made up, and workers take turns in this process; their time is subtracted. Job files, records and claims are
+real.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.support.engines import Made, coordinate, make_specs
+from tests.support.engines import Made, make_specs, supervise
 from tta_bench.engines.base import State
 from tta_bench.engines.job import JobFolder
 from tta_bench.records.store import Store
@@ -25,7 +25,7 @@ METHODS, TASKS, SEEDS = 30, 75, 5
 
 
 class Timed(Made):
-    """Counts the time that is the workers', not the coordinator's."""
+    """Counts the time that is the workers', not the supervisor's."""
 
     seconds = seconds_to_read = 0.0
 
@@ -50,7 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         store = Store.create(Path(home) / "run", "s")
         engine, start = Timed(workers), time.process_time()
-        records, lost = coordinate(engine, store, specs)
+        records, lost = supervise(engine, store, specs)
         total = time.process_time() - start
         assert len(records) == len(specs)
         assert not lost
@@ -59,10 +59,10 @@ def main() -> None:
     own = total - engine.seconds
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{len(specs):,} cells, {workers} workers")
-    print(f"coordinator: {own:.1f} s, {1000 * own / len(specs):.2f} ms per cell")
+    print(f"supervisor: {own:.1f} s, {1000 * own / len(specs):.2f} ms per cell")
     print(f"a worker reads the job file in {engine.seconds_to_read:.1f} s")
     print(f"workers' choice and saving: {1000 * engine.seconds / len(specs):.2f} ms per cell")
-    print(f"peak memory {peak:.0f} MB; {files:,} files; job file and journals {size / 2**20:.1f} MB")
+    print(f"peak memory {peak:.0f} MB; {files:,} files; job file and workers' files {size / 2**20:.1f} MB")
 
 
 if __name__ == "__main__":

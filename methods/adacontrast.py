@@ -46,6 +46,7 @@ class Adacontrast(Method):
     paper = "Chen et al., CVPR 2022"
     adapts = "all weights and biases but the classifier's; a teacher follows them"
     passes = "5 forwards, 1 backward"
+    passes_per_image = (5, 1)
     kind = "all weights"
     published_batch_size = 128
     computes_besides = "distances to the features in its queue"

@@ -30,6 +30,7 @@ class BnAlpha(Method):
     paper = "Schneider et al., NeurIPS 2020"
     adapts = "BatchNorm statistics: source and batch mixed"
     passes = "1 forward"
+    passes_per_image = (1, 0)
     kind = "statistics"
 
     def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64, alpha: float = 0.1) -> None:

@@ -27,6 +27,7 @@ class BnTest(Method):
     paper = "Nado et al., 2020"
     adapts = "BatchNorm statistics: those of the batch"
     passes = "1 forward"
+    passes_per_image = (1, 0)
     kind = "statistics"
 
     def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:

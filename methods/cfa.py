@@ -45,6 +45,7 @@ class Cfa(Method):
     paper = "Kojima et al., IJCAI 2022"
     adapts = "all norm layers"
     passes = "1 forward, 1 backward"
+    passes_per_image = (1, 1)
     kind = "norms"
     published_batch_size = 64
     needs = ("source images", "source labels")

@@ -42,6 +42,7 @@ class Cotta(Method):
     paper = "Wang et al., CVPR 2022"
     adapts = "all weights and biases; a teacher follows them"
     passes = "1 forward and backward; 1 to 2 forwards; 1 for each view where the source model is unsure"
+    passes_per_image = (3, 1)
     kind = "all weights"
     published_batch_size = 64
     slower_than_source = 400.0  # 32 views and what else it does are 40 forwards; the views are altered, too

@@ -48,6 +48,7 @@ class Dda(Method):
     paper = "Gao et al., CVPR 2023"
     adapts = "nothing: images are redrawn"
     passes = "2 forwards; 50 forwards and backwards of a diffusion model"
+    passes_per_image = (3200, 3200)  # 50 of a U-Net, each about 64 of a ViT-B/16
     kind = "nothing"
     # 50 forwards and backwards of a U-Net are 150 forwards, each of up to 1,000 forwards of a small classifier.
     slower_than_source = 150_000.0

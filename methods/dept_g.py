@@ -51,6 +51,7 @@ class DeptG(Method):
     paper = "Gao et al., 2022 (our reading)"
     adapts = "prompts, classifier and projection heads; a teacher follows them"
     passes = "5 forwards, 1 backward"
+    passes_per_image = (5, 1)
     kind = "prompts"
     needs = ("prompts trained on source",)
     published_batch_size = 128

@@ -48,6 +48,7 @@ class Deyo(Method):
     paper = "Lee et al., ICLR 2024"
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 1 of reliable samples with shape destroyed; 1 forward and backward of kept samples"
+    passes_per_image = (2.5, 0.7)
     kind = "norms"
     published_batch_size = 64
 

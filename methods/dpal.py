@@ -64,6 +64,7 @@ class Dpal(Method):
     paper = "Tang et al., ECCV 2024"
     adapts = "norm layers but those of late blocks, shift tokens, prediction networks"
     passes = "1 forward and backward; 1 of each for reliable samples"
+    passes_per_image = (2, 2)
     kind = "prompts"
     published_batch_size = 64
 

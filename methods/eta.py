@@ -32,6 +32,7 @@ class Eta(Method):
     paper = "Niu et al., ICML 2022"
     adapts = "all norm layers"
     passes = "1 forward; 1 forward and backward of kept samples"
+    passes_per_image = (1.4, 0.9)
     kind = "norms"
     published_batch_size = 64
 

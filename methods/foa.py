@@ -53,6 +53,7 @@ class Foa(Method):
     paper = "Niu et al., ICML 2024"
     adapts = "prompt tokens, a shift of the classifier's input"
     passes = "28 forwards"
+    passes_per_image = (28, 0)
     kind = "prompts"
     published_batch_size = 64
     slower_than_source = 300.0  # 28 forwards of a longer sequence, and a search that a CPU does

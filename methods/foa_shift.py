@@ -33,6 +33,7 @@ class FoaShift(Method):
     paper = "Niu et al., ICML 2024"
     adapts = "a shift of the classifier's input"
     passes = "1 forward"
+    passes_per_image = (1, 0)
     kind = "statistics"
     published_batch_size = 64
     needs = ("source images",)

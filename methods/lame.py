@@ -39,6 +39,7 @@ class Lame(Method):
     paper = "Boudiaf et al., CVPR 2022"
     adapts = "nothing: the predictions are corrected"
     passes = "1 forward"
+    passes_per_image = (1, 0)
     published_batch_size = 64
 
     def __init__(

@@ -44,6 +44,7 @@ class Memo(Method):
     paper = "Zhang et al., NeurIPS 2022"
     adapts = "all parameters, for one image at a time"
     passes = "1 forward; 1 forward and backward of each view"
+    passes_per_image = (65, 64)
     kind = "all weights"
     published_batch_size = 1
     slower_than_source = 2000.0  # 64 views are 200 forwards; one image at a time may be ten times slower

@@ -46,6 +46,7 @@ class Roid(Method):
     paper = "Marsden et al., WACV 2024"
     adapts = "all norm layers, pulled back to source"
     passes = "1 forward; 1 forward and backward of kept samples; 1 of each of their views"
+    passes_per_image = (2.3, 1.3)
     kind = "norms"
     published_batch_size = 64
 

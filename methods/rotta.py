@@ -58,6 +58,7 @@ class Rotta(Method):
     paper = "Yuan et al., CVPR 2023"
     adapts = "all norm layers and BatchNorm statistics; a teacher follows them"
     passes = "1 forward; 2 forwards and 1 backward of the memory at each update"
+    passes_per_image = (3, 1)
     kind = "norms"
     published_batch_size = 64
 

@@ -44,6 +44,7 @@ class Sar(Method):
     paper = "Niu et al., ICLR 2023"
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 2 forwards and backwards of reliable samples"
+    passes_per_image = (2, 1.8)
     kind = "norms"
     published_batch_size = 64
 

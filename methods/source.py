@@ -14,6 +14,7 @@ class Source(Method):
     paper = "no adaptation"
     adapts = "nothing"
     passes = "1 forward"
+    passes_per_image = (1, 0)
 
     def __init__(self, model: nn.Module, *, num_classes: int, batch_size: int = 64) -> None:
         super().__init__(model, num_classes=num_classes, batch_size=batch_size)

@@ -33,6 +33,7 @@ class T3a(Method):
     paper = "Iwasawa and Matsuo, NeurIPS 2021"
     adapts = "class templates in place of the classifier"
     passes = "1 forward"
+    passes_per_image = (1, 0)
     kind = "statistics"
     score_point = "post-update"
 

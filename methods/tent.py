@@ -29,6 +29,7 @@ class Tent(Method):
     paper = "Wang et al., ICLR 2021"
     adapts = "all norm layers"
     passes = "1 forward, 1 backward"
+    passes_per_image = (1, 1)
     kind = "norms"
     published_batch_size = 64
 

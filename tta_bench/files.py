@@ -95,6 +95,12 @@ def open_plain(path: Path) -> Iterator[IO[bytes]]:
         os.close(handle)
 
 
+def open_own(path: Path, how: int = 0) -> IO[bytes]:
+    """A plain file to write over or, with O_APPEND, to add to; never another one through a link, never a pipe."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how, 0o666)
+    return open(handle, "wb")  # noqa: PTH123 (of a handle)
+
+
 def checksum(path: Path, algorithm: str = "sha256", on_hashed: OnHashed | None = None) -> str:
     """The checksum of a file, as `sha256sum` prints it."""
     found = hashlib.new(algorithm, usedforsecurity=False)

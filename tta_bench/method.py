@@ -41,6 +41,9 @@ class Method(ABC):
     adapts: ClassVar[str] = ""
     passes: ClassVar[str] = ""
 
+    passes_per_image: ClassVar[tuple[float, float]] = (1.0, 1.0)
+    """About how many forward and backward passes `adapt` needs for an image: expensive cells start first."""
+
     kind: ClassVar[Kind] = "nothing"
     """What is adapted: norm layers, all weights, tokens or inputs in front of the model, statistics, or nothing."""
 

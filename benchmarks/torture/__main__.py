@@ -46,6 +46,7 @@ def trials(scene: Scene, share: float) -> dict[str, Callable[[], Figures]]:
 
     return {
         "kill -9 at random moments": lambda: kills.random_kills(scene, some(200)),
+        "kill -9 of workers, adapting processes and supervisors": lambda: kills.engine_kills(scene, some(60)),
         "killed once at every write": lambda: kills.every_write(scene),
         "Ctrl-C, SIGTERM, SIGHUP at random moments": lambda: kills.signals(scene, some(60)),
         "full disk, no inodes, read-only disk": lambda: disks.bad_disks(scene),

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.torture.scene import CELLS, Scene, leftovers, predictions
+from tta_bench.engines.alive import Life
 
 PART = ("--tasks", "contrast", "--seeds", "0")  # two cells have every kind of write
 
@@ -48,6 +50,57 @@ def random_kills(scene: Scene, count: int, seed: int = 0, *, real: int = 10) -> 
         "temporary files left": len(leftovers(out)),
         "workers that outlived their run": orphans,
     }
+
+
+def engine_kills(scene: Scene, count: int, seed: int = 0) -> dict[str, Any]:
+    """Kill -9 a worker of `run --jobs 2`, the process in which its method adapts, or the supervisor; then go on."""
+    chance, out = random.Random(seed), scene.home / "engine"
+    lost = wrong = failed = 0
+    for number in range(count):
+        before = set(predictions(out))
+        if len(before) == CELLS:
+            shutil.rmtree(out)
+            before = set()
+        process = scene.start(out, in_process=False, more=("--jobs", "2", "--retries", "99"))
+        _kill_one(process, out, number % 3, chance.uniform(0, 3))
+        if number % 3 == 2:  # the supervisor; its workers go on
+            process.wait()
+        else:
+            failed += process.wait() != 0
+        lost += len(before - set(predictions(out)))
+        wrong += len(scene.wrong(out))
+    ended = scene.start(out, in_process=False, more=("--jobs", "2")).wait()
+    time.sleep(1)
+    workers = [life.pid for life in _lives(out)]
+    return {
+        "kills": count,
+        "cells lost": lost,
+        "damaged or other results": wrong + len(scene.wrong(out)),
+        "runs that failed for a killed worker": failed,
+        "unfinished at the end": int(ended != 0 or len(predictions(out)) != CELLS),
+        "workers that outlived their run": sum(Path(f"/proc/{pid}").exists() for pid in workers),
+    }
+
+
+def _lives(out: Path) -> list[Life]:
+    return [Life.read(path) for path in out.glob("jobs/*/[0-9]*.json")]
+
+
+def _kill_one(process: subprocess.Popen[str], out: Path, which: int, wait: float) -> None:
+    """Kill a worker, its child, or the command, a while after the first cell has started."""
+    while process.poll() is None:
+        running = [
+            life.pid for life in _lives(out) if life.spec and not life.exit and Path(f"/proc/{life.pid}").exists()
+        ]
+        if running:
+            time.sleep(wait)
+            with suppress(OSError, ProcessLookupError):
+                children = Path(f"/proc/{running[0]}/task/{running[0]}/children").read_text().split()
+                victims = [running[0]] if which == 0 else map(int, children) if which == 1 else [process.pid]
+                for pid in victims:
+                    os.kill(pid, signal.SIGKILL)
+            return
+        time.sleep(0.05)
 
 
 def every_write(scene: Scene) -> dict[str, Any]:

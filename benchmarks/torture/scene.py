@@ -44,13 +44,15 @@ class Scene:
     def words(self, out: Path) -> list[str]:
         return ["run", "--suite", str(self.suite), "--limit", "64", "--device", "cpu", "--out", str(out)]
 
-    def start(self, out: Path, *, in_process: bool = True, pipe: bool = False) -> subprocess.Popen[str]:
+    def start(
+        self, out: Path, *, in_process: bool = True, pipe: bool = False, more: tuple[str, ...] = ()
+    ) -> subprocess.Popen[str]:
         """The command in a process group of its own."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         environment.pop("TTA_BENCH_IN_PROCESS", None)
         to: Any = subprocess.PIPE if pipe else subprocess.DEVNULL
         return subprocess.Popen(
-            [sys.executable, "-m", "tta_bench", *self.words(out), *(["--in-process"] if in_process else [])],
+            [sys.executable, "-m", "tta_bench", *self.words(out), *more, *(["--in-process"] if in_process else [])],
             stdout=to,
             stderr=to,
             text=True,

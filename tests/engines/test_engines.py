@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.denied import denied
-from tests.support.engines import make_spec
+from tests.support.engines import make_job, make_spec
 from tta_bench.checked.readers import sbatch
 from tta_bench.cli.main import main
 from tta_bench.engines import Options, engine_class, engines
 from tta_bench.engines.base import Engine, State
-from tta_bench.engines.job import Job, JobFolder, Ticket
+from tta_bench.engines.fleet import Fleet
+from tta_bench.engines.job import JobFolder
 from tta_bench.engines.local import Local
 from tta_bench.engines.ray_ import _why, refuse_silent, sharing
-from tta_bench.engines.session import Session
 from tta_bench.engines.slurm import Slurm, early
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
@@ -34,7 +34,7 @@ def test_built_in_engines_come_through_entry_points() -> None:
     assert {"local", "manual", "slurm", "ray"} <= set(engines().names())
     assert issubclass(engine_class("local"), Engine)
     with pytest.raises(UserError, match="unknown engine 'slrm'; did you mean 'slurm'"):
-        Session("slrm", Options())
+        Fleet("slrm", Options())
 
 
 def test_ray_workers_say_when_their_device_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_options_that_cannot_work_are_refused(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match=message):
-        Session(name, options)
+        Fleet(name, options)
 
 
 def test_zero_jobs_are_refused() -> None:
@@ -87,7 +87,7 @@ def test_a_class_of_this_process_cannot_run_elsewhere(monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(installed().given, "mine", object)
     with pytest.raises(UserError, match="method 'mine' is a class of this process, which workers cannot import"):
-        Session("local", Options()).check([make_spec("mine")], Site())
+        Fleet("local", Options()).check([make_spec("mine")], Site(), Path("run"))
 
 
 @pytest.mark.parametrize(
@@ -141,27 +141,26 @@ def test_more_workers_than_a_job_of_another_scheduler_has_end_well(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A Job of Kubernetes starts as many pods as its manifest says, and fails if one of them does."""
-    tickets = (Ticket(make_spec(), 1.0),)
-    manual = JobFolder.create(store, Job("manual", 1, Site().to_json(), tickets))
+    manual = JobFolder.create(store, make_job("manual"))
     assert main(["work", str(store.folder), manual.name, "7"]) == 0
     assert capsys.readouterr().err == f"job {manual.name} has workers 0 to 0, got 7: nothing to do\n"
-    local = JobFolder.create(store, Job("local", 1, Site().to_json(), tickets))
+    local = JobFolder.create(store, make_job("local"))
     assert main(["work", str(store.folder), local.name, "7"]) == 2
 
 
 def test_a_worker_that_may_not_write_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store.create(tmp_path / "run", "s")
-    folder = JobFolder.create(store, Job("manual", 1, Site().to_json(), (Ticket(make_spec(), 1.0),)))
+    folder = JobFolder.create(store, make_job("manual"))
     with denied(folder.path, to=0o555):
         assert main(["work", str(store.folder), folder.name, "0"]) == 2
     shown = capsys.readouterr().err
-    assert shown == f"tta-bench: error: {folder.journal(0)} cannot be written (Permission denied)\n"
+    assert shown == f"tta-bench: error: {folder.life_file(0)} cannot be written (Permission denied)\n"
 
 
 def test_ray_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"--on ray: Ray is not installed: pip install 'tta-bench\[ray\]'"):
-        Session("ray", Options())
+        Fleet("ray", Options())
 
 
 @pytest.mark.parametrize(
@@ -199,7 +198,7 @@ def test_sbatch_refusals_are_one_line(store: Store, monkeypatch: pytest.MonkeyPa
     )
     refused = subprocess.CompletedProcess(["sbatch"], 1, "", text)
     monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: refused)
-    folder = JobFolder.create(store, Job("slurm", 1, Site().to_json(), (Ticket(make_spec(), 1.0),)))
+    folder = JobFolder.create(store, make_job("slurm"))
     with pytest.raises(UserError) as error:
         Slurm(Options(submit={"partition": "gpu"})).submit(folder, 1)
     assert str(error.value) == (
@@ -241,7 +240,7 @@ def test_slurm_says_why_a_worker_waits_or_has_ended(store: Store, monkeypatch: p
     monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
     answer = subprocess.CompletedProcess(["squeue"], 0, SQUEUE, "")
     monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: answer)
-    content = Job("slurm", 9, Site().to_json(), (Ticket(make_spec(), 1.0),))
+    content = make_job("slurm", 9)
     folder = JobFolder.create(store, content)
     folder.keep_handle(content, {"id": "7"})
     assert Slurm(Options()).state(folder) == [
@@ -263,7 +262,7 @@ def test_a_strangers_folder_passes_no_option_to_slurm(
 ) -> None:
     monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: pytest.fail(f"called {words}"))
-    content = Job("slurm", 1, Site().to_json(), (Ticket(make_spec(), 1.0),))
+    content = make_job("slurm")
     folder = JobFolder.create(store, content)
     folder.keep_handle(content, {"id": "--user=me"})
     with pytest.raises(UserError, match="expected the number of a Slurm job, got '--user=me'"):
@@ -289,6 +288,6 @@ def test_an_answer_of_sbatch_without_a_number_is_refused(store: Store, monkeypat
     monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
     answer = subprocess.CompletedProcess(["sbatch"], 0, "Usage: sbatch [OPTIONS]", "")
     monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: answer)
-    folder = JobFolder.create(store, Job("slurm", 1, Site().to_json(), (Ticket(make_spec(), 1.0),)))
+    folder = JobFolder.create(store, make_job("slurm"))
     with pytest.raises(UserError, match="expected the number of a job"):
         Slurm(Options()).submit(folder, 1)

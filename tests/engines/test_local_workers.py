@@ -9,20 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.engines import make_specs
+from tests.support.engines import make_job, make_specs
 from tta_bench.engines import Options, local
 from tta_bench.engines.base import State
-from tta_bench.engines.coordinate import Coordinator
-from tta_bench.engines.job import Job, JobFolder, Ticket
+from tta_bench.engines.job import JobFolder
 from tta_bench.engines.local import Local
-from tta_bench.engines.tickets import Hints
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
-from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
 
 POPEN = subprocess.Popen
-IDLE = "import sys, time; sys.stdin.readline(); time.sleep(600)"  # a worker that takes its job and rests
+IDLE = "import time; time.sleep(600)"  # a worker that rests
 
 
 @pytest.fixture
@@ -68,7 +65,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
 
 
 def submit(engine: Local, store: Store, workers: int) -> JobFolder:
-    content = Job("local", workers, Site().to_json(), tuple(Ticket(spec, 1.0) for spec in make_specs(4, 1, 1)))
+    content = make_job("local", workers, make_specs(4, 1, 1))
     job = JobFolder.create(store, content)
     job.keep_handle(content, engine.submit(job, workers))
     return job
@@ -83,7 +80,7 @@ def test_a_replacement_gets_the_gpu_of_the_worker_that_died(store: Store, starte
     assert started.gpus[4:] == [("2", False)]
 
 
-def test_a_later_coordinator_knows_the_gpus_of_the_earlier_one(store: Store, started: Started) -> None:
+def test_a_later_supervisor_knows_the_gpus_of_the_earlier_one(store: Store, started: Started) -> None:
     job = submit(Local(Options(gpus=(0, 1))), store, 2)
     started.end(1)
     later = Local(Options(gpus=(0, 1)))
@@ -105,32 +102,20 @@ def test_workers_in_excess_are_spread_over_the_gpus(store: Store, started: Start
     assert started.gpus == [("1", True), ("3", True), ("1", True), ("3", True)]
 
 
-def test_a_worker_that_dies_before_it_gets_its_job_is_replaced(store: Store, started: Started) -> None:
+def test_workers_that_were_started_early_get_the_job(store: Store, started: Started) -> None:
+    engine = Local(Options(jobs=3))
+    engine.warm_up(JobFolder(store, "j"), 3, Site())
+    job = submit(engine, store, 2)
+    assert [slot["pid"] for slot in job.handle["processes"]] == [process.pid for process in started.processes[:2]]
+    assert started.processes[2].poll() is not None, "the third has nothing to do"
+
+
+def test_a_worker_that_dies_before_it_gets_its_job_is_seen(store: Store, started: Started) -> None:
     engine = Local(Options(jobs=2))
-    engine._ready = [engine._start(), engine._start()]
+    engine.warm_up(JobFolder(store, "j"), 2, Site())
     started.end(0)
     job = submit(engine, store, 2)
-    assert [place["pid"] for place in job.handle["processes"]] == [process.pid for process in started.processes[1:]]
-    assert engine.state(job) == [State("running"), State("running")]
-
-
-def test_workers_that_always_die_leave_nothing_behind(
-    store: Store, started: Started, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = Local(Options(jobs=2))
-    engine._ready = [engine._start()]
-
-    def die(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        process = started.open(["false"], **options)
-        process.wait()
-        return process
-
-    monkeypatch.setattr(subprocess, "Popen", die)
-    coordinator = Coordinator(engine, "local", store, Site(), Hints(), Watcher())
-    with pytest.raises(UserError, match="worker 1 exited with status 1 before it got its job: try fewer --jobs"):
-        coordinator.run(make_specs(2, 1, 1))
-    assert started.processes[0].poll() is not None, "the one that had a job is ended"
-    assert not list((store.folder / "jobs").iterdir())
+    assert engine.state(job) == [State("ended", "killed by SIGKILL"), State("running")]
 
 
 def test_a_machine_without_room_for_a_process_is_one_line(

@@ -9,9 +9,10 @@ import pytest
 
 from tests.support import ray_cluster
 from tests.support.engine_runs import (
-    ended,
+    CELLS,
     home,
     kill_worker,
+    ran,
     results,
     run,
     start,
@@ -44,7 +45,7 @@ def test_ray_gives_the_records_of_a_plain_run_whoever_is_killed(home: Path, ray:
     done = run(home, "ray", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert results(folder) == results(home / "plain")
-    assert len(ended(folder)) == len(set(ended(folder)))
+    assert ran(folder) <= CELLS
     assert all(record.measured.environment["shared"] for record in Store.open(folder).records()), "one of several cores"
 
 

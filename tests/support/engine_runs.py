@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ from typing import Any
 import pytest
 
 from tests.support.cli import TWELVE_CELLS
-from tta_bench.engines.journal import Life
+from tta_bench.engines.alive import Life
 from tta_bench.records.store import Store
 
 CELLS = 12
+# Methods adapt in processes of their own, as for every user; most other tests set TTA_BENCH_IN_PROCESS.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+ENVIRONMENT.pop("TTA_BENCH_IN_PROCESS", None)
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +36,7 @@ def _home(base: Path) -> Path:  # the fixture is another one in each file that i
     home = base / "engines"
     home.mkdir()
     (home / "suite.yaml").write_text(TWELVE_CELLS)
-    done = run(home, "plain")
+    done = run(home, "plain", "--in-process")
     assert done.returncode == 0, done.stderr
     return home
 
@@ -59,12 +62,14 @@ def results(folder: Path) -> dict[str, tuple[str, float, int, int]]:
     return {r.cell.key: (r.predictions, r.scores.top1, *passes[r.cell.key]) for r in records}
 
 
-def ended(folder: Path) -> list[str]:
-    """The cells that workers ran themselves, in all jobs of a folder."""
-    lives = [Life(path) for path in (folder / "jobs").glob("*/*.jsonl")]
-    for life in lives:
-        life.follow()
-    return [spec for life in lives for spec in life.seconds]
+def lives(folder: Path) -> list[Life]:
+    """What the workers of all jobs of a folder say."""
+    return [Life.read(path) for path in (folder / "jobs").glob("*/[0-9]*.json")]
+
+
+def ran(folder: Path) -> int:
+    """How many cells workers ran to their end: of a worker that was killed, perhaps without the last one."""
+    return sum(life.done for life in lives(folder))
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 600) -> Any:
@@ -78,16 +83,25 @@ def wait_for(what: Callable[[], Any], seconds: float = 600) -> Any:
 
 def working(folder: Path) -> Life | None:
     """A worker that has finished a cell and runs another."""
-    for path in (folder / "jobs").glob("*/*.jsonl"):
-        life = Life(path)
-        life.follow()
-        if life.ended and life.of:
-            return life
-    return None
+    return next((life for life in lives(folder) if life.done and life.spec and not life.exit), None)
 
 
 def kill_worker(folder: Path) -> None:
     os.kill(wait_for(lambda: working(folder)).pid, signal.SIGKILL)
+
+
+def kill_adapt_processes(folder: Path) -> int:
+    """Kill the processes in which methods of one worker adapt; returns its pid."""
+    worker: int = wait_for(lambda: working(folder)).pid
+    for pid in children(worker):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return worker
+
+
+def children(parent: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
 def status(folder: Path, *more: str) -> str:

@@ -1,7 +1,8 @@
-"""An engine and workers without processes: made cells through the real job files, journals and coordinator."""
+"""An engine and workers without processes: made cells through the real job files, claims, records and supervisor."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from tests.support.records import changed, make_record, predict
+from tta_bench.engines.alive import FINISHED, Sign
 from tta_bench.engines.base import ENDED, RUNNING, Engine, Options, State
-from tta_bench.engines.coordinate import Coordinator
-from tta_bench.engines.job import JobFolder, Ticket
-from tta_bench.engines.journal import FINISHED, Journal
-from tta_bench.engines.tickets import Hints
-from tta_bench.engines.watched import Lost
-from tta_bench.engines.work import Queue
+from tta_bench.engines.job import Entry, Expected, Job, JobFolder
+from tta_bench.engines.queue import Queue, Try
+from tta_bench.engines.supervise import Lost, Supervisor
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
@@ -42,19 +41,32 @@ def make_specs(methods: int, tasks: int, seeds: int) -> list[CellSpec]:
     return [make_spec(n, f"t{task}", seed) for task in range(tasks) for seed in range(seeds) for n in names]
 
 
-def save_made(ticket: Ticket, store: Store) -> Record:
+def made(spec: CellSpec) -> Record:
+    return make_record(spec.method, 0.5, task=spec.tasks[0], seed=spec.seed)
+
+
+def make_entry(spec: CellSpec | None = None, cost: float = 1.0, before: str = "") -> Entry:
+    spec = spec or make_spec()
+    return Entry(spec, cost, Expected.of(made(spec).cell), before)
+
+
+def make_job(engine: str = "local", workers: int = 1, specs: list[CellSpec] | None = None, retries: int = 2) -> Job:
+    return Job(engine, workers, Site().to_json(), tuple(map(make_entry, specs or [make_spec()])), retries)
+
+
+def save_made(entry: Entry, store: Store) -> Record:
     """Save the record of a cell that nothing has computed."""
-    spec = ticket.spec
-    return store.save(make_record(spec.method, 0.5, task=spec.tasks[0], seed=spec.seed), predict(HALF))
+    return store.save(made(entry.spec), predict(HALF))
 
 
 class Seen(Watcher):
-    """Keeps what a coordinator reports."""
+    """Keeps what a supervisor reports."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.warnings: list[str] = []
         self.queued: list[int] = []
+        self.waited: list[int] = []
 
     def on_record(self, record: Record, is_new: bool) -> None:
         self.records.append(record)
@@ -65,13 +77,16 @@ class Seen(Watcher):
     def on_queue(self, workers: int, why: str) -> None:
         self.queued.append(workers)
 
+    def on_wait(self, cells: int) -> None:
+        self.waited.append(cells)
+
 
 @dataclass
 class Made(Engine):
-    """Workers that take one cell whenever the coordinator asks for their state."""
+    """Workers that take one cell whenever the supervisor asks for their state."""
 
     workers: int = 2
-    act: Callable[[Ticket, Store], Record] = save_made
+    act: Callable[[Entry, Store], Record] = save_made
     steps: dict[tuple[str, int], Iterator[State]] = field(default_factory=dict)
     cancelled: list[str] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
@@ -105,32 +120,65 @@ class Made(Engine):
         self.closed = True
 
     def _live(self, job: JobFolder, index: int) -> Iterator[State]:
-        journal = Journal(job.journal(index))
-        journal.write("worker", host="n1", pid=1)
-        queue = Queue(job, self.content, index)
-        while (ticket := queue.take()) is not None:
-            journal.write("take", spec=ticket.spec.digest)
-            yield State(RUNNING)  # a worker may be at work when the others look
-            try:
-                record = self.act(ticket, job.store)
-            except Died as error:
-                job.log(index).write_text(f"first\n{error}\n")
-                if error.exit:
-                    journal.write("exit", why=error.exit)
-                return
-            journal.write("end", spec=ticket.spec.digest, slug=record.cell.slug, status=record.status, new=True)
-        journal.write("exit", why=FINISHED)
+        """What `loop.work` does, step by step."""
+        sign, content = Sign(job.life_file(index)), self.content
+        sign.show(host="n1")
+        queue, skip = Queue(job.store, content.cells, "cpu", content.retries), index
+        while (entry := queue.next(skip)) is not None:
+            skip = 0
+            cell = made(entry.spec).cell
+            with job.store.claim(cell):
+                found = job.store.find(cell)
+                if found and found.finished_at != entry.before:
+                    queue.drop(entry)
+                    continue
+                queue.note_try(entry, Try(job.name, index, "n1", 0.0))
+                sign.begin(entry.spec.digest, 100)
+                yield State(RUNNING)  # a worker may be at work when the others look
+                try:
+                    self.act(entry, job.store)
+                except Died as error:
+                    job.log(index).write_text(f"first\n{error}\n")
+                    if error.exit:
+                        sign.show(exit=error.exit)
+                    return
+            queue.drop(entry)
+            sign.end(is_new=True)
+        sign.show(exit=FINISHED)
 
 
-def coordinate(
-    engine: Made, store: Store, specs: list[CellSpec], watcher: Watcher | None = None, retries: int = 2
+def supervisor(
+    engine: Engine,
+    store: Store,
+    specs: list[CellSpec],
+    watcher: Watcher | None = None,
+    retries: int = 2,
+    name: str = "",
+) -> Supervisor:
+    """A supervisor of made workers that does not sleep."""
+    queue = Queue(store, map(make_entry, specs), "cpu", retries)
+    job = Job(name or "made", 1, Site(device="cpu").to_json(), (), retries)
+    return Supervisor(engine, queue, job, watcher or Watcher(), ask=0.0, poll=0.0)
+
+
+def supervise(
+    engine: Engine, store: Store, specs: list[CellSpec], watcher: Watcher | None = None, retries: int = 2
 ) -> tuple[dict[str, Record], list[Lost]]:
     """Run specs on made workers."""
-    made = Coordinator(engine, "made", store, Site(), Hints(), watcher or Watcher(), retries, ask=0.0, poll=0.0)
-    return made.run(specs)
+    found = supervisor(engine, store, specs, watcher, retries)
+    lost = found.run()
+    return found.queue.ended, lost
 
 
-def failed(ticket: Ticket, store: Store) -> Record:
+def failed(entry: Entry, store: Store) -> Record:
     """A cell whose method raises."""
-    done = save_made(ticket, store)
+    done = save_made(entry, store)
     return store.save(changed(done, status="failed", reason="it broke", top1=0.0, task_top1={}, predictions=""), None)
+
+
+def leave_try(store: Store, entry: Entry, count: int = 1) -> None:
+    """Workers have started a cell, and died."""
+    store.claims.mkdir(exist_ok=True)
+    queue = Queue(store, [entry], "cpu")
+    for _ in range(count):
+        queue.note_try(entry, Try("before", 0, "n1", float(os.getpid())))

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
-from tta_bench.errors import RunStopped, UserError
+from tta_bench.errors import Cancelled, RunStopped, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +59,7 @@ def _say_ready(ready: Launch, console: Console) -> None:
 
 
 def _watch(started: Run, console: Console) -> tuple[list[Record], int] | None:
-    """Run what is left under a progress bar: all records, and how many cells failed or were lost. None after Ctrl-C."""
+    """Run what is left under a progress bar: all records, and how many cells failed or were lost. None if it ended."""
     from tta_bench.cli.progress import watch
 
     total, folder = len(started.ready.requests), started.ready.store.folder
@@ -77,6 +77,9 @@ def _watch(started: Run, console: Console) -> tuple[list[Record], int] | None:
         except RunStopped as error:
             watcher.stop()
             saved = f"{watcher.finished} of {total} cells are saved in {folder}"
+            if isinstance(error, Cancelled):
+                console.print(f"Cancelled: {saved}. Run the same command again to go on.", soft_wrap=True)
+                return None
             raise UserError(f"{error}; {saved}: run the same command again to resume") from error
     watcher.say_reused("use --fresh to run them again")
     for cell in lost:
@@ -112,7 +115,7 @@ def _detach(started: Run, console: Console) -> int:
     last = job.handle["workers"] - 1
     how = (
         f"Started job {job.name}."
-        if started.session and started.session.engine.starts_workers
+        if started.fleet and started.fleet.engine.starts_workers
         else f"Wrote job {job.name}: start `tta-bench work {folder} {job.name} INDEX` for each INDEX from 0 to {last}."
     )
     console.print(

@@ -71,17 +71,17 @@ def _show(job: JobStatus, console: Console) -> None:
         soft_wrap=True,
     )
     for worker in job.workers:
-        console.print(f"  worker {worker.name:<4} {worker.host or '-':<16} {_doing(worker)}", soft_wrap=True)
+        console.print(f"  worker {worker.name:<4} {worker.life.host or '-':<16} {_doing(worker)}", soft_wrap=True)
     if job.waiting and not job.is_active:
         console.print("  No worker is left for waiting cells: the same `tta-bench run` goes on with them.")
 
 
 def _doing(worker: WorkerStatus) -> str:
-    if worker.spec is not None:
-        spec, of = worker.spec, f" of {worker.of:,}" if worker.of else ""
-        accuracy = f", {100 * worker.accuracy:.1f} %" if worker.images else ""
-        return f"{spec.label} on {spec.name}, seed {spec.seed}: {worker.images:,}{of} images{accuracy}"
-    done = f"{worker.done} cell{'s'[: worker.done != 1]} done"
+    life, spec = worker.life, worker.spec
+    if spec is not None:
+        of, accuracy = f" of {life.of:,}" if life.of else "", f", {100 * life.accuracy:.1f} %" if life.images else ""
+        return f"{spec.label} on {spec.name}, seed {spec.seed}: {life.images:,}{of} images{accuracy}"
+    done = f"{life.done} cell{'s'[: life.done != 1]} done"
     return f"{worker.state}, {done}{f' ({worker.reason})' if worker.reason else ''}"
 
 

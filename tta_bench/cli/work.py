@@ -23,7 +23,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tta_bench.engines.job import JobFolder
-    from tta_bench.engines.work import work
+    from tta_bench.engines.loop import work
     from tta_bench.records.store import Store
 
     return work(JobFolder(Store.open(args.folder), args.job), args.index)

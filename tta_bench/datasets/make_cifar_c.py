@@ -80,7 +80,7 @@ def _corrupt(pixels: NDArray[np.uint8], corruption: str, severity: int, ids: lis
 
 
 def _prepare(job: Job, clean: cifar.CleanImages) -> None:
-    """Claim the output folder; refuses one that was made with other settings or code, or by somebody else."""
+    """Claim the output folder; refuses a folder made with other settings or code, or by another tool."""
     note = job.out / MADE
     made = {"severities": sorted(job.severities), "code": code_hash("tta_bench.corruptions")}
     there = sorted(path.name for path in job.out.glob("*.npy"))

@@ -1,7 +1,7 @@
 """Engines run a job's cells on several processes: of this machine, of Slurm, of Ray.
 
-A coordinator (`coordinate.py`) writes a job file and lets an engine start workers. Each worker (`work.py`) takes the
-next cell that nobody has, and writes records to the run folder and its progress to a journal beside the job file.
+The run folder is the queue. A supervisor (`supervise.py`) writes a job file and lets an engine start workers. Each
+worker (`loop.py`) claims the next cell that has no record and no living claim (`queue.py`), runs and saves it.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
-"""The interface of an engine: submit a job, ask for its state, cancel it."""
+"""The interface of an engine: start workers, say which live, end them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
-from tta_bench.records.spec import CellSpec
 from tta_bench.runs.site import Site
-
-if TYPE_CHECKING:
-    from tta_bench.engines.tickets import Hints
 
 WAITING, RUNNING, ENDED, UNKNOWN = "waiting", "running", "ended", "unknown"
 
@@ -53,6 +49,7 @@ class Engine(ABC):
 
     accepts: frozenset[str] = frozenset()  # the fields of Options that it uses, besides `jobs`
     starts_workers = True
+    is_here = False  # whether workers run on this machine, with its devices
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -62,12 +59,8 @@ class Engine(ABC):
     def jobs(self) -> int:
         """How many workers a job gets."""
 
-    def check(self, requests: Sequence[CellSpec], site: Site) -> Hints:
-        """Refuse wrong data, weights or settings; returns what workers need to know about cells."""
-        from tta_bench.engines.tickets import bound_hints
-
-        # The coordinator's machine often has no GPU: it checks on the CPU, and workers pick their own device.
-        return bound_hints(requests, replace(site, device="cpu"))
+    def warm_up(self, job: JobFolder, workers: int, site: Site) -> None:
+        """Prepare workers for a job that will follow, or refuse to: it is called before anything is checked."""
 
     @abstractmethod
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
@@ -88,4 +81,4 @@ class Engine(ABC):
         """All cells are done: wait for workers that are about to end, if that is quick."""
 
     def close(self) -> None:
-        """Release what `check` started and `submit` did not use."""
+        """Release what `warm_up` started and `submit` did not use."""

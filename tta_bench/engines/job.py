@@ -1,10 +1,10 @@
 """The files of a job, in the run folder. All their names are defined here.
 
-<folder>/jobs/<job>/job.json       the cells, in the order in which workers take them; written once
-<folder>/jobs/<job>/handle.json    how the engine finds the job's workers
-<folder>/jobs/<job>/cancelled      there if somebody has cancelled the job
-<folder>/jobs/<job>/<index>.jsonl  the journal of one worker (journal.py)
-<folder>/jobs/<job>/<index>.log    what it printed
+<folder>/jobs/<job>/job.json      the cells, in the order in which workers take them; written once
+<folder>/jobs/<job>/handle.json   how the engine finds the job's workers
+<folder>/jobs/<job>/cancelled     there if somebody has cancelled the job
+<folder>/jobs/<job>/<index>.json  what one worker does (alive.py)
+<folder>/jobs/<job>/<index>.log   what it printed
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import shutil
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from tta_bench.checked import parse, validate
-from tta_bench.engines.journal import Life
 from tta_bench.errors import UserError, some
 from tta_bench.files import open_plain, read_whole, write_whole
+from tta_bench.records.cell import Cell
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.site import Site
@@ -29,24 +31,45 @@ LOG_LINES = 5
 LOG_BYTES = 10_000  # of its end that are looked at: a method may print gigabytes
 MOST_WORKERS = 100_000
 
+Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}\\Z", title="a hash of 64 hexadecimal digits")]  # also a file's name
+
 
 @dataclass(frozen=True)
 class Expected:
-    """What a cell's identity is for the coordinator: the same on all machines, or a worker refuses the cell."""
+    """What must be the same on all machines, or a worker refuses the cell."""
 
-    key: str  # of the cell, without the device
+    identity: Hash  # of the cell: its key without the device
     code: str
     weights: str
     images: str
 
+    @classmethod
+    def of(cls, cell: Cell) -> Expected:
+        found = cell.found
+        return cls(
+            identity=cell.identity,
+            code=f"{found.harness} {found.method_code} {found.data_code}",
+            weights=found.weights,
+            images=f"{found.images} {found.stream} {found.source}",
+        )
+
+    def mismatch(self, found: Expected, host: str) -> str:
+        """How a cell on this host differs from what is expected, in one line; empty if it does not."""
+        if self.identity == found.identity:
+            return ""
+        parts = [name for name in ("code", "weights", "images") if getattr(self, name) != getattr(found, name)]
+        what = " and ".join(parts) or "settings"
+        return f"{host} has other {what} than the machine of `tta-bench run`: install the same versions and data there"
+
 
 @dataclass(frozen=True)
-class Ticket:
-    """A request for a cell, as a job hands it out."""
+class Entry:
+    """A cell of a job."""
 
     spec: CellSpec
     cost: float  # seconds if earlier records tell, else relative to Source
-    expected: Expected | None = None  # None: the worker is on the coordinator's machine
+    expected: Expected
+    before: str = ""  # when the record was finished that this cell replaces, since it failed or is damaged
 
 
 @dataclass(frozen=True)
@@ -56,8 +79,8 @@ class Job:
     engine: str
     workers: int
     site: dict[str, Any]
-    tickets: tuple[Ticket, ...]
-    beside: tuple[str, ...] = ()  # other jobs of the same command: what they have finished is finished
+    cells: tuple[Entry, ...]
+    retries: int = 2
     in_seconds: bool = False  # whether all costs are seconds
     warns: bool = False  # whether worker 0 first compares Source with its published row
 
@@ -85,12 +108,16 @@ class JobFolder:
         self.name = name
         self.path = store.jobs.absolute() / name
 
+    @staticmethod
+    def new_name() -> str:
+        """A name that no other job has."""
+        return f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}-{os.getpid()}"
+
     @classmethod
-    def create(cls, store: Store, job: Job) -> JobFolder:
+    def create(cls, store: Store, job: Job, name: str = "") -> JobFolder:
         """Write the file of a new job."""
-        stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
-        folder = cls(store, f"{stamp}-{os.getpid()}")
-        content = {**asdict(job), "tickets": [_ticket_json(ticket) for ticket in job.tickets]}
+        folder = cls(store, name or cls.new_name())
+        content = {**asdict(job), "cells": [{**asdict(entry), "spec": entry.spec.to_json()} for entry in job.cells]}
         try:
             write_whole(folder.path / "job.json", json.dumps(content).encode())
         except OSError as error:
@@ -101,6 +128,10 @@ class JobFolder:
     def all(cls, store: Store) -> list[JobFolder]:
         """The jobs of a run folder, oldest first."""
         return [cls(store, path.parent.name) for path in sorted(store.jobs.glob("*/handle.json"))]
+
+    @property
+    def is_there(self) -> bool:
+        return (self.path / "job.json").exists()
 
     def read(self) -> Job:
         """UserError if there is no such job, or its file is damaged."""
@@ -133,7 +164,7 @@ class JobFolder:
         return Handle(found, file)
 
     def keep_handle(self, job: Job, handle: dict[str, Any]) -> None:
-        content = {**handle, "engine": job.engine, "workers": job.workers, "device": job.site["device"]}
+        content = {**handle, "engine": job.engine, "workers": job.workers}
         write_whole(self.path / "handle.json", json.dumps(content).encode())
 
     @property
@@ -148,15 +179,8 @@ class JobFolder:
         """Delete the files of a job that no worker has seen."""
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def lives(self) -> list[Life]:
-        """What the job's workers have written so far."""
-        found = [Life(self.journal(index)) for index in range(self.handle["workers"])]
-        for life in found:
-            life.follow()
-        return found
-
-    def journal(self, index: int) -> Path:
-        return self.path / f"{index}.jsonl"
+    def life_file(self, index: int) -> Path:
+        return self.path / f"{index}.json"
 
     def log(self, index: int | str) -> Path:
         return self.path / f"{index}.log"
@@ -170,7 +194,3 @@ class JobFolder:
         except (OSError, UserError):
             return ""
         return " / ".join(line.strip() for line in lines[-LOG_LINES:] if line.strip())
-
-
-def _ticket_json(ticket: Ticket) -> dict[str, Any]:
-    return {**asdict(ticket), "spec": ticket.spec.to_json()}

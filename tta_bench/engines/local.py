@@ -1,7 +1,6 @@
 """Workers on this machine: one process for each job, on its share of the cores or on a GPU of its own.
 
-A process is started before anything is checked, so that it imports torch at once. The first one does the checks; then
-all get a line with the job that they belong to.
+Processes are started before anything is checked, so that they import torch meanwhile; then they wait for their job.
 """
 
 from __future__ import annotations
@@ -18,15 +17,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, Options, State
 from tta_bench.engines.job import JobFolder
-from tta_bench.engines.tickets import Hints, passes
 from tta_bench.errors import UserError
-from tta_bench.records.spec import CellSpec
+from tta_bench.files import open_own
+from tta_bench.records.store import Store
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import read_spec
 from tta_bench.system import cores
 
 PATIENCE = 10.0  # seconds for a worker to drop its cell
@@ -37,63 +35,55 @@ class Local(Engine):
     """Processes on this machine."""
 
     accepts = frozenset({"gpus"})
+    is_here = True
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._ready: list[subprocess.Popen[bytes]] = []  # started, without a job
+        self._ready: list[subprocess.Popen[bytes]] = []  # wait for their job
         self._started: dict[int, subprocess.Popen[bytes]] = {}
-        self._places: dict[int, Mapping[str, Any]] = {}  # processes and their GPUs, also of an earlier coordinator
+        self._slots: dict[int, Mapping[str, Any]] = {}  # processes and their GPUs, also of an earlier supervisor
         refuse_missing_gpus(options.gpus)
 
     @cached_property
     def jobs(self) -> int:
         return self.options.jobs or len(self.options.gpus) or 1
 
-    def check(self, requests: Sequence[CellSpec], site: Site) -> Hints:
-        self._ready = [self._start() for _ in range(min(self.jobs, len(requests)))]
-        first = self._ready[0]
-        asked = {"specs": [spec.to_json() for spec in requests], "site": site.to_json()}
-        with suppress(BrokenPipeError):
-            _put(first, asked)
-        answer = _line(first.stdout)
-        if answer is None:
-            raise UserError(f"the checking process {_ending(first.wait())}: run without --jobs to see why")
-        if "refused" in answer:
-            raise UserError(answer["refused"])
-        return Hints(answer["passes"])
+    def warm_up(self, job: JobFolder, workers: int, site: Site) -> None:
+        for index in range(workers):
+            self._ready.append(self._start(job, index, in_process=site.in_process))
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
-        self._note_others(job)
-        served: list[subprocess.Popen[bytes]] = []
-        try:
-            for index in range(workers):
-                served.append(self._serve(job, index))
-        except BaseException:  # nobody would know of those that have a job already
-            for process in served:
-                _kill(process)
-            raise
+        served, self._ready = self._ready[:workers], self._ready[workers:]
         self.close()
+        try:
+            in_process = job.read().place.in_process if len(served) < workers else False
+            for index in range(len(served), workers):
+                served.append(self._start(job, index, in_process=in_process))
+        except BaseException:  # nobody would know of those that have a job already
+            self._ready = served
+            self.close()
+            raise
         self._started |= {process.pid: process for process in served}
-        return {"host": socket.gethostname(), "processes": [self._places[process.pid] for process in served]}
+        return {"host": socket.gethostname(), "processes": [self._slots[process.pid] for process in served]}
 
     def state(self, job: JobFolder) -> list[State]:
         handle = job.handle
         if handle["host"] != socket.gethostname():
             return [State(UNKNOWN)] * len(handle["processes"])
-        return [State(RUNNING if self._is_running(process) else ENDED) for process in handle["processes"]]
+        return [self._state(slot) for slot in handle["processes"]]
 
     def cancel(self, job: JobFolder) -> None:
         handle = job.handle
         if handle["host"] != socket.gethostname():
             raise UserError(f"job {job.name} runs on {handle['host']}: cancel it there")
-        running = [process for process in handle["processes"] if self._is_running(process)]
+        running = [slot for slot in handle["processes"] if self._is_running(slot)]
         for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
-            for process in running:
+            for slot in running:
                 with suppress(ProcessLookupError):
-                    os.kill(process["pid"], number)
+                    os.kill(slot["pid"], number)
             end = time.monotonic() + patience
             while running and time.monotonic() < end:
-                running = [process for process in running if self._is_running(process)]
+                running = [slot for slot in running if self._is_running(slot)]
                 time.sleep(0.05)
 
     def finish(self) -> None:
@@ -103,39 +93,25 @@ class Local(Engine):
 
     def close(self) -> None:
         for process in self._ready:
-            _kill(process)
+            process.kill()
+            process.wait()
         self._ready = []
 
-    def _serve(self, job: JobFolder, index: int) -> subprocess.Popen[bytes]:
-        """Give a process its job. One that has died since the checks, as for want of memory, gets a second chance."""
-        asked = {"folder": str(job.store.folder.absolute()), "job": job.name, "index": index}
-        for _ in range(len(self._ready) + 1):
-            process = self._ready.pop(0) if self._ready else self._start()
-            try:
-                _put(process, asked)
-            except OSError:
-                _kill(process)
-                continue
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                pipe.close()
-            return process
-        raise UserError(f"worker {index} {_ending(process.returncode)} before it got its job: try fewer --jobs")
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        gpu, others = self._free_gpu() if self.options.gpus else (None, 0)
+    def _start(self, job: JobFolder, index: int, *, in_process: bool) -> subprocess.Popen[bytes]:
+        gpu, others = self._free_gpu(job.store) if self.options.gpus else (None, 0)
+        asked = {"folder": str(job.store.folder.absolute()), "job": job.name, "index": index, "in_process": in_process}
         try:
             process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(sys.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # until it has a log
-                start_new_session=True,  # it outlives the coordinator
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps(asked), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # until it has a log
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # it outlives the supervisor
                 env={**os.environ, **self.environment(gpu, others)},
             )
         except OSError as error:  # no memory, or too many processes
             raise UserError(f"a worker cannot be started ({error.strerror}): try fewer --jobs") from error
-        self._places[process.pid] = {"pid": process.pid, "started": _started(process.pid), "gpu": gpu}
+        self._slots[process.pid] = {"pid": process.pid, "started": _started(process.pid), "gpu": gpu}
         return process
 
     def environment(self, gpu: int | None = None, others: int = 0) -> dict[str, str]:
@@ -148,33 +124,36 @@ class Local(Engine):
             found["TTA_BENCH_SHARED_DEVICE"] = "1"
         return found
 
-    def _free_gpu(self) -> tuple[int, int]:
-        """The GPU with the fewest live processes, and how many these are.
+    def _free_gpu(self, store: Store) -> tuple[int, int]:
+        """The GPU with the fewest live processes, also of an earlier supervisor, and how many these are.
 
         A worker that is replaced may need a moment to end: its GPU is waited for.
         """
+        handles = [other.handle for other in JobFolder.all(store)]
+        here = [handle for handle in handles if handle.get("host") == socket.gethostname()]
+        known = {slot["pid"]: slot for handle in here for slot in handle.get("processes", ()) if "pid" in slot}
+        self._slots = {**known, **self._slots}
         gpus, end = self.options.gpus, time.monotonic() + PATIENCE
         while True:
-            live = Counter(place.get("gpu") for place in self._places.values() if self._is_running(place))
+            live = Counter(slot.get("gpu") for slot in self._slots.values() if self._is_running(slot))
             gpu = min(gpus, key=lambda one: live[one])
             if not live[gpu] or self.jobs > len(gpus) or time.monotonic() > end:
                 return gpu, live[gpu]
             time.sleep(0.05)
 
-    def _note_others(self, job: JobFolder) -> None:
-        """Take note of the workers of an earlier coordinator, which may hold GPUs."""
-        if self.options.gpus:
-            handles = [other.handle for other in JobFolder.all(job.store)]
-            here = [handle for handle in handles if handle.get("host") == socket.gethostname()]
-            known = {place["pid"]: place for handle in here for place in handle.get("processes", ())}
-            self._places = {**known, **self._places}
+    def _state(self, slot: Any) -> State:
+        if self._is_running(slot):
+            return State(RUNNING)
+        known = self._started.get(slot["pid"]) if isinstance(slot, dict) and isinstance(slot.get("pid"), int) else None
+        status = known.returncode if known else None
+        return State(ENDED, f"killed by {signal.Signals(-status).name}" if status and status < 0 else "")
 
-    def _is_running(self, place: Any) -> bool:
-        if not isinstance(place, dict) or not isinstance(place.get("pid"), int) or "started" not in place:
+    def _is_running(self, slot: Any) -> bool:
+        if not isinstance(slot, dict) or not isinstance(slot.get("pid"), int) or "started" not in slot:
             return False  # a stranger's folder may hold anything
-        if place["pid"] in self._started:
-            return self._started[place["pid"]].poll() is None
-        return bool(place["started"]) and bool(place["started"] == _started(place["pid"]))
+        if slot["pid"] in self._started:
+            return self._started[slot["pid"]].poll() is None
+        return bool(slot["started"]) and bool(slot["started"] == _started(slot["pid"]))
 
 
 def refuse_missing_gpus(gpus: Sequence[int]) -> None:
@@ -187,76 +166,31 @@ def refuse_missing_gpus(gpus: Sequence[int]) -> None:
 
 
 def main() -> None:
-    """Entry point of a worker's process: checks what it is asked to, then works on its job."""
+    """Entry point of a worker's process: imports what it needs, waits for its job, and works on it."""
     from tta_bench.runs.workers import Workers
 
+    asked, supervisor = json.loads(sys.argv[2]), int(sys.argv[3])
     workers = Workers()
-    workers.warm_up()
-    from tta_bench.runs.bind import Binder
-    from tta_bench.runs.execute import refuse_unfit
+    if not asked["in_process"]:
+        workers.warm_up()
+    from tta_bench.engines.loop import work
+    from tta_bench.runs import execute  # noqa: F401  # imports torch
 
-    place = None
+    job = JobFolder(Store(Path(asked["folder"])), asked["job"])
     try:
-        asked = _line(sys.stdin.buffer)
-        if asked is not None and "specs" in asked:
-            requests = [read_spec(spec) for spec in asked["specs"]]
-            place = Binder(Site.from_json(asked["site"]), workers)
-            print(json.dumps(_checked(requests, lambda: refuse_unfit(requests, place))), flush=True)
-            asked = _line(sys.stdin.buffer)
-        if asked is None:  # the coordinator has gone
-            return
-        _work(asked, place, workers)
-    finally:
-        workers.close()
-
-
-def _checked(requests: Sequence[CellSpec], check: Any) -> dict[str, Any]:
-    try:
-        check()
-        return {"passes": passes(requests)}
-    except UserError as error:
-        return {"refused": str(error)}
-
-
-def _work(asked: dict[str, Any], place: Any, workers: Any) -> None:
-    from tta_bench.engines.work import work
-    from tta_bench.records.store import Store
-    from tta_bench.runs.bind import Binder
-
-    folder = JobFolder(Store.open(Path(asked["folder"])), asked["job"])
-    log = os.open(folder.log(asked["index"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    try:
-        sys.exit(work(folder, asked["index"], place or Binder(folder.read().place, workers)))
+        while not job.is_there:
+            if os.getppid() != supervisor:  # it has died before there was a job
+                return
+            time.sleep(0.02)
+        with open_own(job.log(asked["index"]), os.O_APPEND) as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        sys.exit(work(job, asked["index"], workers))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-def _put(process: subprocess.Popen[bytes], content: dict[str, Any]) -> None:
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(content).encode() + b"\n")
-    process.stdin.flush()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):  # it may hold a line that nobody reads any more
-                pipe.close()
-
-
-def _line(channel: IO[bytes] | None) -> dict[str, Any] | None:
-    """The next line that is JSON; None at the end. An imported package may print, too."""
-    while channel is not None and (line := channel.readline()):
-        with suppress(ValueError):
-            found = json.loads(line)
-            if isinstance(found, dict):
-                return found
-    return None
+    finally:
+        workers.close()
 
 
 def _started(pid: int) -> str:
@@ -269,7 +203,3 @@ def _started(pid: int) -> str:
         return "" if fields[0] == "Z" else fields[19]
     done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
     return done.stdout.strip()
-
-
-def _ending(status: int) -> str:
-    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from tta_bench.engines.alive import Life
 from tta_bench.engines.base import ENDED, UNKNOWN, WAITING, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
@@ -23,7 +24,8 @@ class Manual(Engine):
         return {}
 
     def state(self, job: JobFolder) -> list[State]:
-        return [State(ENDED if life.exit else UNKNOWN if life.at else WAITING) for life in job.lives()]
+        lives = [Life.read(job.life_file(index)) for index in range(job.handle["workers"])]
+        return [State(ENDED if life.exit else UNKNOWN if life.at else WAITING) for life in lives]
 
     def cancel(self, job: JobFolder) -> None:
         raise UserError(f"job {job.name}: its workers were started by hand: end them where they run")

@@ -1,6 +1,6 @@
 """Workers on a Ray cluster: each is a process that a detached actor starts on a node and waits for.
 
-A detached actor outlives the coordinator, and holds CPUs and GPUs until its worker has ended. The run folder must be
+A detached actor outlives the supervisor, and holds CPUs and GPUs until its worker has ended. The run folder must be
 on a disk that all nodes share, and every node needs the same Python environment.
 """
 
@@ -14,16 +14,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, Options, State
 from tta_bench.engines.job import JobFolder
-from tta_bench.engines.tickets import Hints
 from tta_bench.errors import UserError
-from tta_bench.records.spec import CellSpec
 from tta_bench.runs.site import Site
 from tta_bench.system import cores
 
@@ -56,9 +53,8 @@ class Ray(Engine):
             raise UserError(f"--gpus-per-cell {gpus:g}: the Ray cluster has {has}")
         return self.options.jobs or fits
 
-    def check(self, requests: Sequence[CellSpec], site: Site) -> Hints:
+    def warm_up(self, job: JobFolder, workers: int, site: Site) -> None:
         self._connect(self.options.address)  # refuses a wrong address before any data are read
-        return super().check(requests, site)
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
         self._connect(self.options.address)
@@ -99,7 +95,7 @@ class Ray(Engine):
             self._ray.get_actor(_name(job, index), namespace=NAMESPACE)
         except ValueError:
             return State(ENDED)
-        return State(RUNNING if job.journal(index).exists() else WAITING)
+        return State(RUNNING if job.life_file(index).exists() else WAITING)
 
     def _connect(self, address: str) -> None:
         if self._is_connected or self._ray.is_initialized():

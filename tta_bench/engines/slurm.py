@@ -1,6 +1,6 @@
 """Workers as an array of Slurm jobs: `sbatch --array`, without accounting or another package.
 
-The run folder must be on a disk that all nodes share. Workers use the Python of the coordinator, at the same path.
+The run folder must be on a disk that all nodes share. Workers use the Python of the supervisor, at the same path.
 """
 
 from __future__ import annotations

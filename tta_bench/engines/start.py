@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from tta_bench.engines.base import Options
+from tta_bench.engines.fleet import Fleet
 from tta_bench.engines.job import JobFolder
-from tta_bench.engines.session import Session
-from tta_bench.engines.watched import Lost
+from tta_bench.engines.supervise import Lost
 from tta_bench.records.record import Record
 from tta_bench.runs.launch import Launch, launch
 from tta_bench.runs.listing import Watcher
@@ -24,25 +24,25 @@ class Run:
     """A run whose checks have passed, and whose folder is there."""
 
     ready: Launch
-    session: Session | None  # None: this process runs the cells
+    fleet: Fleet | None  # None: this process runs the cells
 
     def finish(self, watcher: Watcher) -> tuple[list[Record], list[Lost]]:
         """Run what is left; returns the records of all requests in their order, and the cells that were lost."""
-        return self.session.run(self.ready, watcher) if self.session else (self.ready.run(watcher), [])
+        return self.fleet.run(self.ready, watcher) if self.fleet else (self.ready.run(watcher), [])
 
     def detach(self) -> JobFolder | None:
         """Let the engine start and leave it alone; None if nothing is left to run."""
-        return self.session.detach(self.ready) if self.session else None
+        return self.fleet.detach(self.ready) if self.fleet else None
 
 
 @contextmanager
 def start(options: RunOptions, command: list[str]) -> Iterator[Run]:
     """Check a run and create its folder; `command` is noted there."""
-    with _session(options) or nullcontext() as session:
-        yield Run(launch(options, command, session.check if session else None), session)
+    with _fleet(options) or nullcontext() as fleet:
+        yield Run(launch(options, command, fleet.check if fleet else None), fleet)
 
 
-def _session(options: RunOptions) -> Session | None:
+def _fleet(options: RunOptions) -> Fleet | None:
     """The engine that the options choose; None for this process."""
     asked = (options.on, options.gpus, options.slurm, options.gpus_per_cell, options.detach, (options.jobs or 1) > 1)
     if not any(asked):
@@ -53,4 +53,4 @@ def _session(options: RunOptions) -> Session | None:
         gpus_per_cell=options.gpus_per_cell,
         submit=cast("dict[str, str]", options.slurm or {}),
     )
-    return Session(options.on or LOCAL, given, options.retries)
+    return Fleet(options.on or LOCAL, given, options.retries)

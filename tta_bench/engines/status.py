@@ -1,17 +1,19 @@
-"""The state of a run folder's jobs, read from their files; needs no torch."""
+"""The state of a run folder's jobs, read from its files; needs no torch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from tta_bench.engines import Options, engine_class
+from tta_bench.engines.alive import Life
 from tta_bench.engines.base import ENDED, UNKNOWN, WAITING, State
-from tta_bench.engines.job import Job, JobFolder
-from tta_bench.engines.journal import Life
+from tta_bench.engines.costs import seconds
+from tta_bench.engines.job import Entry, Job, JobFolder
+from tta_bench.engines.queue import Queue
 from tta_bench.errors import UserError
+from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 
@@ -22,13 +24,9 @@ class WorkerStatus:
 
     name: str
     state: str
-    host: str
+    life: Life
     spec: CellSpec | None  # of the cell that it runs
-    images: int
-    of: int
-    accuracy: float
-    done: int
-    reason: str  # why it waits or has ended, and what it refused
+    reason: str  # why it waits or has ended
 
 
 @dataclass(frozen=True)
@@ -59,47 +57,40 @@ def statuses(store: Store) -> list[JobStatus]:
 
 
 def status(folder: JobFolder) -> JobStatus:
-    job, handle = folder.read(), folder.handle
-    lives = folder.lives()
-    states = _states(folder, str(handle["engine"]), job.workers)
-    if not len(lives) == len(states) == job.workers:
+    job, engine = folder.read(), str(folder.handle["engine"])
+    states = _states(folder, engine, job.workers)
+    if len(states) != job.workers:
         raise UserError(f"{folder.path}: damaged, its files disagree on the number of workers: delete it")
-    specs = {ticket.spec.digest: ticket.spec for ticket in job.tickets}
-    workers = [
-        WorkerStatus(
-            name=str(index),
-            state=ENDED if life.exit else state.word,
-            host=life.host,
-            spec=specs.get(life.spec) if not life.exit and state.word != ENDED else None,
-            images=life.images,
-            of=life.of,
-            accuracy=life.accuracy,
-            done=len(life.ended),
-            reason=_reason(life, state),
+    queue = Queue(folder.store, job.cells, job.place.device)
+    queue.look()
+    specs = {digest: entry.spec for digest, entry in queue.left.items()}
+    workers = []
+    for index, state in enumerate(states):
+        life = Life.read(folder.life_file(index))
+        word = ENDED if life.exit else state.word
+        workers.append(
+            WorkerStatus(str(index), word, life, specs.get(life.spec) if word != ENDED else None, _reason(life, state))
         )
-        for index, (life, state) in enumerate(zip(lives, states, strict=True))
-    ]
-    ended = {digest: word for life in lives for digest, word in life.ended.items()}
-    failed = sum(word != "done" for word in ended.values())
-    running = len({worker.spec.digest for worker in workers if worker.spec} - set(ended))
-    left = _seconds_left(job, lives, workers)
-    return JobStatus(folder, str(handle["engine"]), len(specs), len(ended) - failed, failed, running, workers, left)
+    failed = sum(record.status != "done" for record in queue.ended.values())
+    running = {worker.spec.digest for worker in workers if worker.spec}
+    left = _seconds_left(job, queue.left, queue.ended, workers)
+    return JobStatus(
+        folder, engine, len(job.cells), len(queue.ended) - failed, failed, len(running), workers, left
+    )  # fmt: skip
 
 
 def _reason(life: Life, state: State) -> str:
-    """Why a worker waits or has ended, and what it refused to run."""
-    lines = list(dict.fromkeys(life.refused.values()))
-    refused = [f"refused {len(life.refused)} cell{'s'[: len(life.refused) != 1]}: {'; '.join(lines)}"] if lines else []
+    """Why a worker waits or has ended."""
     ended = state.death if life.at else ", ".join(filter(None, ["never started", state.why]))
-    why = life.exit or (ended if state.word == ENDED else state.why)
-    return ", ".join([*filter(None, [why]), *refused])
+    return life.exit or (ended if state.word == ENDED else state.why)
 
 
 def cancel(folder: JobFolder) -> None:
-    """End a job's workers; a coordinator that follows them does not replace them."""
+    """End a job's workers; a supervisor that follows them does not replace them."""
     with suppress(OSError):  # a folder of somebody else
         folder.note_cancelled()
     engine_class(str(folder.handle["engine"]))(Options()).cancel(folder)
+    Queue(folder.store, folder.read().cells, "auto").forget_tries()
 
 
 def _states(folder: JobFolder, engine: str, workers: int) -> list[State]:
@@ -109,16 +100,18 @@ def _states(folder: JobFolder, engine: str, workers: int) -> list[State]:
         return [State(UNKNOWN)] * workers
 
 
-def _seconds_left(job: Job, lives: Sequence[Life], workers: Sequence[WorkerStatus]) -> float | None:
+def _seconds_left(
+    job: Job, left: dict[str, Entry], ended: dict[str, Record], workers: list[WorkerStatus]
+) -> float | None:
     """The cost of what is left at the pace so far, divided among the workers that are at work."""
-    costs = {ticket.spec.digest: ticket.cost for ticket in job.tickets}
-    ended = {digest for life in lives for digest in life.ended}
+    costs = {entry.spec.digest: entry.cost for entry in job.cells}
     active = sum(worker.state not in (ENDED, WAITING) for worker in workers)
-    took = {digest: seconds for life in lives for digest, seconds in life.seconds.items() if digest in costs}
+    took = {digest: seconds(record) for digest, record in ended.items() if record.status == "done"}
     known = sum(costs[digest] for digest in took)
     if not active or not (known or job.in_seconds):
         return None
     pace = sum(took.values()) / known if known else 1.0
-    left = pace * sum(cost for digest, cost in costs.items() if digest not in ended)
-    spent = sum(min(time.time() - life.since, pace * costs.get(life.spec, 0.0)) for life in lives if life.spec)
-    return max(left - spent, 0.0) / active
+    spent = [
+        min(time.time() - worker.life.since, pace * costs[worker.spec.digest]) for worker in workers if worker.spec
+    ]
+    return max(pace * sum(costs[digest] for digest in left) - sum(spent), 0.0) / active

@@ -1,6 +1,6 @@
 """Runs a method on a few batches and captures the features behind the figures.
 
-Separate from the runner, so that it slows down no run. Streams, models and methods are those of a run.
+Separate from the runner, so that it slows down no run. Streams, models and methods are the same as in a run.
 """
 
 from __future__ import annotations

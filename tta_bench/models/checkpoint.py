@@ -77,7 +77,7 @@ def _opened(path: Path, framework: str) -> Iterator[Any]:
 
 
 def describe(path: Path) -> str:
-    """The text beside a checkpoint: how it was made, its accuracy, and the hash of its weights."""
+    """A text file for a checkpoint: how it was made, its accuracy, and the hash of its weights."""
     weights, note = load(path)
     made = note.made_by
     return (

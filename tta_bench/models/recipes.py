@@ -31,7 +31,7 @@ DIGITS_VIT: dict[str, Any] = {
     "depth": 12,
     "num_heads": 4,
 }
-DIGITS_NOTE = checkpoint.Note(DIGITS_VIT, mean=(0.4,) * 3, std=(0.15,) * 3)  # about those of the train split
+DIGITS_NOTE = checkpoint.Note(DIGITS_VIT, mean=(0.4,) * 3, std=(0.15,) * 3)  # roughly the train split's
 DIGITS_RECIPE = Recipe(epochs=120, batch_size=50, lr=1e-3)
 
 # Wide images of 8 patches and a narrow MLP, so that six methods on several streams take less than two minutes.

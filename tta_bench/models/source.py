@@ -98,7 +98,7 @@ def keep_classes(network: nn.Module, mask: Sequence[int]) -> None:
 def load(name: str) -> SourceModel:
     """Load a model by its name or file; UserError with what to do if that fails.
 
-    The name is that of a packaged model (`digits-vit`), a timm tag, a checkpoint of `train-source`, or TAG=FILE: a timm
+    The name is a packaged model (`digits-vit`), a timm tag, a checkpoint of `train-source`, or TAG=FILE: a timm
     model with the weights of a .safetensors, .pth, .bin or AugReg .npz file. A prefix names a family of models, as in
     `hf_hub:owner/name`.
     """

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tta_bench.files import open_own, read_whole
 from tta_bench.records.cell import Cell
 from tta_bench.records.folder import RunFolder
+
+MOST_TRIES = 2**20  # bytes of a cell's notes
 
 
 @contextmanager
@@ -18,12 +23,15 @@ def claim(run: RunFolder, cell: Cell) -> Iterator[bool]:
     """
     from filelock import FileLock, Timeout
 
-    path = run.lock_file(cell.key)
+    path = run.lock_file(cell.identity)
     lock = FileLock(path)
     with run.writing():
         path.parent.mkdir(exist_ok=True)
         with suppress(Timeout):  # an OSError, too
             lock.acquire(timeout=0)
+        if lock.is_locked:
+            with tempfile.TemporaryFile(dir=run.cells):
+                pass  # NFS lists a folder anew for a process that has written to it: others' records are seen now
     if not lock.is_locked:
         yield False
         return
@@ -33,12 +41,32 @@ def claim(run: RunFolder, cell: Cell) -> Iterator[bool]:
         if run.record_file(cell.slug).exists():
             # A process that locks the removed file finds the record, so the cell never runs twice.
             path.unlink(missing_ok=True)
+            forget_tries(run, cell.identity)
         lock.release()
 
 
-def is_claimed(run: RunFolder, key: str) -> bool:
-    """Whether a process runs the cell with this key."""
-    path = run.lock_file(key)
+def note_try(run: RunFolder, identity: str, line: bytes) -> None:
+    """Note who runs a cell that this process has claimed."""
+    with run.writing(), open_own(run.tries_file(identity), os.O_APPEND) as file:
+        file.write(line + b"\n")
+
+
+def tries(run: RunFolder, identity: str) -> list[bytes]:
+    """The notes of processes that have claimed a cell since its last record."""
+    try:
+        return read_whole(run.tries_file(identity), MOST_TRIES).splitlines()
+    except OSError:
+        return []
+
+
+def forget_tries(run: RunFolder, identity: str) -> None:
+    with suppress(OSError):  # a folder of somebody else
+        run.tries_file(identity).unlink(missing_ok=True)
+
+
+def is_claimed(run: RunFolder, identity: str) -> bool:
+    """Whether a process runs the cell with this identity."""
+    path = run.lock_file(identity)
     return path.exists() and _is_locked(path)
 
 

@@ -6,7 +6,8 @@
 <folder>/damaged/…                files that failed their digests, moved aside
 <folder>/commands/<when>.json     a command that ran in this folder, and the order of its rows
 <folder>/warnings/<weights>.txt   a warning for readers of results with these weights
-<folder>/claims/<key>.lock        a cell that some process is running
+<folder>/claims/<identity>.lock   a cell that some process is running
+<folder>/claims/<identity>.tries  workers that have started a cell without a record, one per line
 <folder>/known/<process>.jsonl    keys of cells, to list what is left without building anything; safe to delete
 <folder>/prepared/<digest>.…      what methods learned from source images; safe to delete
 <folder>/jobs/<job>/…             what engines are given, and the progress of their workers (engines/job.py)
@@ -77,8 +78,11 @@ class RunFolder:
     def prediction_file(self, cell: Cell) -> Path:
         return self.cells / f"{cell.slug}.npy"
 
-    def lock_file(self, key: str) -> Path:
-        return self.claims / f"{key}.lock"
+    def lock_file(self, identity: str) -> Path:
+        return self.claims / f"{identity}.lock"
+
+    def tries_file(self, identity: str) -> Path:
+        return self.claims / f"{identity}.tries"
 
     def new_command_file(self) -> Path:
         """A name that no other command has, later in the alphabet than those of earlier commands."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tta_bench.errors import UserError
 from tta_bench.files import now, remove_leftovers, write_whole
@@ -103,9 +104,11 @@ class Store(RunFolder):
         tasks: Sequence[str],
         methods: Sequence[str],
         chosen: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Save a command, the order of its tasks and methods for reports, and how settings were chosen."""
-        notes.write_command(self, Command(now(), tuple(command), tuple(tasks), tuple(methods), dict(chosen or {})))
+        """Save a command, the order of its tasks and methods for reports, how settings were chosen, and its options."""
+        rows = tuple(tasks), tuple(methods), dict(chosen or {}), dict(options or {})
+        notes.write_command(self, Command(now(), tuple(command), *rows))
 
     def past_commands(self) -> list[Command]:
         """The commands that ran in this folder, oldest first."""
@@ -123,9 +126,20 @@ class Store(RunFolder):
         """Claim a cell so that no other process runs it; False if another process holds it."""
         return claims.claim(self, cell)
 
-    def is_claimed(self, key: str) -> bool:
-        """Whether a process runs the cell with this key."""
-        return claims.is_claimed(self, key)
+    def is_claimed(self, identity: str) -> bool:
+        """Whether a process runs the cell with this identity."""
+        return claims.is_claimed(self, identity)
+
+    def note_try(self, identity: str, line: bytes) -> None:
+        """Note who runs a cell that this process has claimed; its record removes the note."""
+        claims.note_try(self, identity, line)
+
+    def tries(self, identity: str) -> list[bytes]:
+        """The notes of processes that have claimed a cell since its last record."""
+        return claims.tries(self, identity)
+
+    def forget_tries(self, identity: str) -> None:
+        claims.forget_tries(self, identity)
 
     def refuse_running(self) -> None:
         """Refuse a folder in which some process is running cells."""

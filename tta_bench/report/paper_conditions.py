@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from tta_bench import declared
+from tta_bench.checked.options import flag_of
 from tta_bench.notes import Level, Note
 from tta_bench.papers.baseline import other_weights, own_paper
 from tta_bench.papers.paper import Paper, PaperTable
@@ -40,6 +41,7 @@ def why_not(row: Row, paper: Paper, table: PaperTable) -> list[str]:
         reasons.append(f"only the first {limit} images of each task")
     if cell.spec.amp:
         reasons.append(f"adapted in {cell.spec.amp}")
+    reasons += [f"ran with {flag_of(name)} {value}" for name, value in cell.spec.newer.items()]
     if method.caveat:
         reasons.append(method.caveat.replace("{score_point}", point or "never"))
     elif method.score_point and row.done and point != method.score_point:

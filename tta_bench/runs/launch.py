@@ -50,12 +50,13 @@ def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
 def launch(
     options: RunOptions,
     command: list[str],
-    check: Callable[[list[CellSpec], Site], Binder | None] | None = None,
+    check: Callable[[list[CellSpec], Site, Path], Binder | None] | None = None,
 ) -> Launch:
     """Check a run and create its folder; for a fresh start, an old folder is moved aside first.
 
     `check` refuses wrong data, weights or settings; by default this process does so, and keeps what it has loaded.
     """
+    given = options.to_json()
     suite, options, chosen = resolve(options)
     requests, site = specs(suite, options), options.site
     folder = Path(options.out or RUNS / suite.name)
@@ -68,16 +69,16 @@ def launch(
         output.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if options.fresh or len(finished(requests, site, Store(folder))) < len(requests):
-        place = (check or _checked)(requests, site)  # before an old folder is moved, or a new one made
+        place = (check or _checked)(requests, site, folder)  # before an old folder is moved, or a new one made
     old = Store(folder).set_aside() if options.fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
     said = {row_of(label, suite, options).label: sentence for label, sentence in chosen.items()}
-    store.note_command(command, options.tasks or suite.tasks, labels, said)
+    store.note_command(command, options.tasks or suite.tasks, labels, said, given)
     return Launch(suite, requests, site, store, place, old, damaged)
 
 
-def _checked(requests: list[CellSpec], site: Site) -> Binder:
+def _checked(requests: list[CellSpec], site: Site, folder: Path) -> Binder:
     """A binder whose site has everything that is requested."""
     require("torch")
     workers = Workers()

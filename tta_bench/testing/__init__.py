@@ -61,7 +61,7 @@ def check_promises(
 
 
 def _on_own_model(method: str | type[Method], given: dict[str, Any]) -> Subject:
-    """The ViT, unless only the ResNet is taken."""
+    """The ViT, or the ResNet if the method accepts only that."""
     vit, resnet = Subject(method, given, tiny_vit, PIXELS), Subject(method, given, tiny_resnet, 2 * PIXELS)
     for subject in (vit, resnet):
         try:

@@ -1,0 +1,107 @@
+"""One command's workers: checked, started and supervised."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from tta_bench.engines import Options, engine_class, engines
+from tta_bench.engines.costs import ordered
+from tta_bench.engines.job import Entry, Expected, Job, JobFolder
+from tta_bench.engines.queue import Queue
+from tta_bench.engines.supervise import Lost, Supervisor
+from tta_bench.errors import UserError, require
+from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
+from tta_bench.records.store import Store
+from tta_bench.registry import installed
+from tta_bench.runs.launch import Launch
+from tta_bench.runs.listing import Watcher, finished, is_finished
+from tta_bench.runs.site import Site
+
+OPTIONS = {"gpus": "--gpus", "submit": "--slurm", "gpus_per_cell": "--gpus-per-cell", "address": "=ADDRESS"}
+
+
+class Fleet:
+    """The workers of one command, on an engine."""
+
+    def __init__(self, name: str, options: Options, retries: int = 2) -> None:
+        self.name, _, address = name.partition("=")
+        options = replace(options, address=address) if address else options
+        cls = engine_class(self.name)
+        for field, option in OPTIONS.items():
+            if getattr(options, field) and field not in cls.accepts:
+                raise UserError(f"{option} does not apply to --on {self.name}{_home(field)}")
+        self.engine = cls(options)
+        self._retries = retries
+        self._first = JobFolder.new_name()
+        self._entries: list[Entry] = []
+
+    def check(self, requests: list[CellSpec], site: Site, folder: Path) -> None:
+        """Refuse what cannot run, and find out what each cell's identity must be on other machines; for `launch`."""
+        require("torch")  # a worker that cannot import it would only be seen to die
+        for spec in requests:
+            if spec.method in installed().given:
+                raise UserError(
+                    f"method '{spec.method}' is a class of this process, which workers cannot import: "
+                    "package it (docs/methods.md), or run without on= and jobs="
+                )
+        self.engine.warm_up(JobFolder(Store(folder), self._first), min(self.engine.jobs, len(requests)), site)
+        from tta_bench.runs.bind import Binder
+        from tta_bench.runs.execute import refuse_unfit
+
+        # A login node often has no GPU: it checks on the CPU, and workers pick their own device.
+        place = Binder(site if self.engine.is_here else replace(site, device="cpu"))
+        refuse_unfit(requests, place)
+        self._entries = [Entry(spec, 1.0, Expected.of(place.bind(spec).cell)) for spec in requests]
+
+    def run(self, ready: Launch, watcher: Watcher) -> tuple[list[Record], list[Lost]]:
+        """Run what is left; returns the records of all requests in their order, and the cells that were lost."""
+        queue, found, in_seconds = self._queue(ready)
+        for spec in ready.requests:
+            if spec.digest in found:
+                watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
+        lost = self._supervisor(queue, ready, watcher, in_seconds).run() if queue.left else []
+        found |= queue.ended
+        return [found[s.digest].labelled(s.label) for s in ready.requests if s.digest in found], lost
+
+    def detach(self, ready: Launch) -> JobFolder | None:
+        """Start workers for what is left and leave them alone; None if nothing is left."""
+        queue, _, in_seconds = self._queue(ready)
+        if not queue.left:
+            return None
+        return self._supervisor(queue, ready, Watcher(), in_seconds).submit(self.engine.jobs)
+
+    def _queue(self, ready: Launch) -> tuple[Queue, dict[str, Record], bool]:
+        """What is left, and the records of finished cells. A record that failed or is damaged will be replaced."""
+        device = ready.site.device
+        if not self._entries:  # nothing was checked, since everything is finished
+            return Queue(ready.store, [], device), finished(ready.requests, ready.site, ready.store), False
+        there = Queue(ready.store, self._entries, device)
+        there.look()
+        found = {digest: record for digest, record in there.ended.items() if is_finished(record, ready.store)}
+        old = {digest: record.finished_at for digest, record in there.ended.items() if digest not in found}
+        left = [replace(e, before=old.get(e.spec.digest, "")) for e in self._entries if e.spec.digest not in found]
+        cells, in_seconds = ordered(left, ready.store.records())
+        return Queue(ready.store, cells, device, self._retries), found, in_seconds
+
+    def _supervisor(self, queue: Queue, ready: Launch, watcher: Watcher, in_seconds: bool) -> Supervisor:
+        job = Job(self.name, self.engine.jobs, ready.site.to_json(), (), self._retries, in_seconds)
+        return Supervisor(self.engine, queue, job, watcher, self._first)
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.engine.close()
+
+
+def _home(field: str) -> str:
+    """Which engines an option is for."""
+    found = []
+    for name in engines().names():
+        with suppress(UserError):  # an engine of a broken package
+            if field in engine_class(name).accepts:
+                found.append(name)
+    return f": use --on {' or '.join(found)}" if found else ""

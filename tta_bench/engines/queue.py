@@ -1,0 +1,117 @@
+"""The run folder as a queue: what has no record and no living claim is to be done."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import msgspec
+
+from tta_bench.engines.job import Entry
+from tta_bench.errors import UserError
+from tta_bench.records.reading import read_record
+from tta_bench.records.record import Record
+from tta_bench.records.store import Store
+
+REST = 20  # listing the folder may take this part of the time: a busy network disk needs seconds for 20,000 files
+
+
+@dataclass(frozen=True)
+class Try:
+    """Who started a cell, and when."""
+
+    job: str
+    worker: int
+    host: str
+    since: float
+
+
+class Queue:
+    """Cells in the order in which they are taken, and what the run folder says about them.
+
+    A record made before the job, which failed or is damaged, does not count (`Entry.before`). If no device was asked
+    for, a record of any device does.
+    """
+
+    def __init__(self, store: Store, cells: Iterable[Entry], device: str, retries: int = 2) -> None:
+        self.left = {entry.spec.digest: entry for entry in cells}
+        self.ended: dict[str, Record] = {}
+        self.store = store
+        self.retries = retries
+        self._device = "" if device == "auto" else device.partition(":")[0]
+        self._entries: dict[str, list[Entry]] = defaultdict(list)
+        for entry in self.left.values():
+            self._entries[entry.expected.identity].append(entry)
+        self._seen: set[str] = set()  # names of records that need not be read again
+        self._rest_until = 0.0
+
+    def look(self, *, now: bool = True) -> list[tuple[Entry, Record]]:
+        """Read the records that are new since the last call; returns those that end a cell."""
+        start = time.monotonic()
+        if not now and start < self._rest_until:
+            return []
+        found = []
+        for path in self.store.record_files():
+            if path.name not in self._seen:
+                try:
+                    record = read_record(path)
+                except UserError:  # damaged: the worker that runs its cell reports it
+                    continue
+                found += self._take(record, path.name)
+        self._rest_until = time.monotonic() + REST * (time.monotonic() - start)
+        return found
+
+    def next(self, skip: int = 0) -> Entry | None:
+        """The next cell that nobody runs, or one of the `skip` after it; None if there is none."""
+        self.look()
+        return next(iter(list(islice(self.free(), skip + 1))[-1:]), None)
+
+    def free(self) -> Iterator[Entry]:
+        """Cells that nobody runs, without those that have ended too many workers."""
+        for entry in list(self.left.values()):
+            if not self.is_running(entry) and len(self.tries(entry)) <= self.retries:
+                yield entry
+
+    def drop(self, entry: Entry) -> None:
+        """Leave a cell alone from now on."""
+        self.left.pop(entry.spec.digest, None)
+
+    def is_running(self, entry: Entry) -> bool:
+        """Whether a living process has claimed a cell."""
+        return self.store.is_claimed(entry.expected.identity)
+
+    def tries(self, entry: Entry) -> list[Try]:
+        """The workers that have started a cell since its last record, oldest first."""
+        found = []
+        for line in self.store.tries(entry.expected.identity):
+            try:
+                found.append(msgspec.json.decode(line, type=Try))
+            except (msgspec.MsgspecError, RecursionError):  # the disk was full, or a stranger wrote it
+                continue
+        return found
+
+    def note_try(self, entry: Entry, who: Try) -> None:
+        """Note that a worker starts a cell that it has claimed; the record's writer removes the note."""
+        self.store.note_try(entry.expected.identity, msgspec.json.encode(who))
+
+    def forget_tries(self) -> None:
+        """Remove the notes about cells without a record."""
+        for identity, entries in self._entries.items():
+            if any(entry.spec.digest not in self.ended for entry in entries):
+                self.store.forget_tries(identity)
+
+    def _take(self, record: Record, name: str) -> list[tuple[Entry, Record]]:
+        if self._device and record.cell.found.device != self._device:
+            self._seen.add(name)
+            return []
+        entries = [entry for entry in self._entries.get(record.cell.identity, ()) if entry.spec.digest in self.left]
+        if any(entry.before == record.finished_at for entry in entries):
+            return []  # it will be replaced: look again
+        self._seen.add(name)
+        for entry in entries:
+            del self.left[entry.spec.digest]
+            self.ended[entry.spec.digest] = record
+        return [(entry, record) for entry in entries]
