@@ -21,7 +21,6 @@ from tests.support.engines import (
     supervise,
     supervisor,
 )
-from tta_bench.engines import Options
 from tta_bench.engines.alive import Sign
 from tta_bench.engines.base import State
 from tta_bench.engines.job import Entry, JobFolder
@@ -29,6 +28,7 @@ from tta_bench.engines.manual import Manual
 from tta_bench.errors import Cancelled, UserError
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
+from tta_bench.runs.options import RunOptions
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_machine_that_refuses_leaves_the_cells_to_the_others(store: Store) -> 
 
 
 def test_workers_of_a_manual_job_are_started_by_hand(store: Store) -> None:
-    specs, engine = make_specs(2, 1, 1), Manual(Options(jobs=1))
+    specs, engine = make_specs(2, 1, 1), Manual(RunOptions(jobs=1))
     with pytest.raises(UserError, match="--on manual starts no workers: add --detach"):
         supervisor(engine, store, specs, name="manual").run()
     job = supervisor(engine, store, specs, name="manual").submit(1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.support.records import changed, make_record, predict
 from tta_bench.engines.alive import FINISHED, Sign
-from tta_bench.engines.base import ENDED, RUNNING, Engine, Options, State
+from tta_bench.engines.base import ENDED, RUNNING, Engine, State
 from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.engines.supervise import Lost, Supervisor
@@ -19,6 +19,7 @@ from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.listing import Watcher
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 
 HALF = np.arange(100) % 2 == 0
@@ -94,7 +95,7 @@ class Made(Engine):
     closed: bool = False
 
     def __post_init__(self) -> None:
-        super().__init__(Options(jobs=self.workers))
+        super().__init__(RunOptions(jobs=self.workers))
 
     @property
     def jobs(self) -> int:
