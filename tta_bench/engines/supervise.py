@@ -113,7 +113,9 @@ class Supervisor:
             is_ours = job.handle["engine"] == self.job.engine and not job.is_cancelled
             if is_ours and any(state.word != ENDED for state in self.engine.state(job)):
                 self._watch(job, job.handle["workers"])
-        if not self.workers and not self.engine.starts_workers:
+        if self.workers:
+            self.engine.close()  # what was warmed up is not needed yet
+        elif not self.engine.starts_workers:
             raise UserError(f"--on {self.job.engine} starts no workers: add --detach, and start them yourself")
 
     def _watch(self, job: JobFolder, workers: int) -> None:
