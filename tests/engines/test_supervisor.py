@@ -90,6 +90,27 @@ def test_a_cell_that_kills_every_worker_is_lost_with_the_logs_last_lines(store: 
     assert not list(store.claims.glob("*.tries")), "the next command tries it again"
 
 
+def test_a_cell_that_ends_workers_before_it_starts_is_given_up(store: Store) -> None:
+    """Reading its images takes all the memory, for example: then the worker has noted no try."""
+    specs = make_specs(3, 2, 1)
+    tried: list[int] = []
+
+    class Bound(Made):
+        def _live(self, job: JobFolder, index: int) -> Any:
+            if specs[0].digest in {entry.spec.digest for entry in self.content.cells}:
+                tried.append(index)
+                Sign(job.life_file(index)).begin(specs[0].digest, 0)
+                job.log(index).write_text("Killed")
+                yield State("running")
+                return
+            yield from super()._live(job, index)
+
+    records, lost = supervise(Bound(1), store, specs)
+    assert len(records) == 5
+    assert tried == [0, 0, 0]
+    assert [str(one).rpartition("died: ")[2] for one in lost] == ["Killed (tried 3 times)"]
+
+
 def test_tries_survive_the_supervisor(store: Store) -> None:
     """The one before has seen the cell end two workers, and was killed."""
     tries: Counter[str] = Counter()

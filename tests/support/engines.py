@@ -179,7 +179,6 @@ def failed(entry: Entry, store: Store) -> Record:
 
 def leave_try(store: Store, entry: Entry, count: int = 1) -> None:
     """Workers have started a cell, and died."""
-    store.claims.mkdir(exist_ok=True)
     queue = Queue(store, [entry], "cpu")
     for _ in range(count):
         queue.note_try(entry, Try("before", 0, "n1", float(os.getpid())))

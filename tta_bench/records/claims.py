@@ -47,9 +47,11 @@ def claim(run: RunFolder, cell: Cell) -> Iterator[bool]:
 
 
 def note_try(run: RunFolder, identity: str, line: bytes) -> None:
-    """Note who runs a cell that this process has claimed."""
-    with run.writing(), open_own(run.tries_file(identity), os.O_APPEND) as file:
-        file.write(line + b"\n")
+    """Note who runs a cell."""
+    with run.writing():
+        run.claims.mkdir(exist_ok=True)
+        with open_own(run.tries_file(identity), os.O_APPEND) as file:
+            file.write(line + b"\n")
 
 
 def tries(run: RunFolder, identity: str) -> list[bytes]:
