@@ -44,7 +44,7 @@ timing: timing-exact      ## the same, and fail if a method got slower
 timing-baseline: $(READY) ## accept the present cost of methods: commit the file with the change that explains it
 	$(BIN)/tta-bench timing record --out benchmarks/timing.json --budget 4m
 	$(BIN)/tta-bench timing record --out benchmarks/timing_others.json --budget 1m --batches 2 \
-		--methods source,eta,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift
+		--methods source,eta,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift,rotta,rmt,sotta
 
 bench: $(READY)           ## measure speed: one table, saved in .benchmarks with machine and commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q benchmarks/test_speed.py --benchmark-autosave \
@@ -114,6 +114,9 @@ tune-digits-others: $(READY) ## tune the other methods of the digits suites, on 
 		--grid augmentations=8
 	$(TUNE_DIGITS) --method memo --grid lr=1e-5,1e-4,1e-3 --grid augmentations=8
 	$(TUNE_DIGITS) --method foa --grid fitness_lambda=0.04,0.4,4
+	$(TUNE_DIGITS) --method rotta --grid lr=1e-3,1e-2,0.1 --grid teacher_momentum=0.9,0.99,0.999
+	$(TUNE_DIGITS) --method rmt --grid lr=1e-4,1e-3,1e-2 --grid teacher_momentum=0.9,0.999
+	$(TUNE_DIGITS) --method sotta --grid lr=1e-4,1e-3,1e-2 --grid confidence_threshold=0.5,0.9,0.99
 	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/digits-c-holdout results/tuning/digits-others.csv
 
 starts: $(READY)          ## compare how DPAL's prediction networks start (15 minutes)
@@ -140,7 +143,7 @@ results-digits: $(READY)  ## make results/digits-c-5, the small suite of the tes
 
 # A finished cell is not run again, so an interrupted run goes on where it stopped. bn-test and bn-alpha need BatchNorm, dda a
 # diffusion model and dept-g trained prompts, which the digits do not have.
-EVERY := source,tent,eta,eata,sar,dpal,dpal-official,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift
+EVERY := source,tent,eta,eata,sar,dpal,dpal-official,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift,rotta,rmt,sotta
 ALL ?= $(RUNS)/digits-c-5-all
 
 results-digits-all: $(READY) ## make results/digits-c-5-all: all methods that the digits model takes, three seeds (an hour)

@@ -41,7 +41,7 @@ from ._running import OwnStatistics
 from ._weights import Teacher, without_twins
 
 
-@dataclass
+@dataclass(eq=False)
 class Kept:
     """An image in the memory."""
 

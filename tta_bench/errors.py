@@ -6,7 +6,7 @@ The command line prints the line of an error and exits with status 2.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -64,6 +64,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     return f"{hint} (known: {', '.join(choices) or 'none'})"
+
+
+def require_known(names: Iterable[str], known: Collection[str], what: str) -> None:
+    """Refuse the first name that is not known; the error starts with `what`, as in "unknown task"."""
+    for name in names:
+        if name not in known:
+            raise UserError(f"{what} '{name}'{did_you_mean(name, known)}")
 
 
 def some(names: Sequence[str], most: int = 3, separator: str = ", ") -> str:

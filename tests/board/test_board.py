@@ -88,7 +88,7 @@ def a_script_as_label(record: Record, predictions: Predictions) -> tuple[Record,
 
 FORGED: list[tuple[Callable[..., Any], str, bool, str, str]] = [
     (an_accuracy, "mine", False, "scores", "its top1 is 0.99, but its predictions give"),
-    (better_labels, "mine", False, "labels", "labels are not those of the data"),
+    (better_labels, "mine", False, "labels", "labels differ from the data"),
     (another_order, "mine", False, "orders", "the digest of its order is mine"),
     (images_swapped, "mine", False, "orders", "predictions are for another image"),
     (other_weights, "mine", True, "weights", "has weights 0000000000000000, the published ones are"),

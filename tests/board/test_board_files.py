@@ -37,7 +37,7 @@ BAD_NAMES = [
 def test_names_that_no_packed_run_has_are_refused(good: Path, tmp_path: Path, name: str) -> None:
     before = sorted(tmp_path.rglob("*"))
     (good / RUN).write_bytes(zipped({**members(good / RUN), name: b"x"}))
-    refused(good, "entry", "which no packed run has: refused")
+    refused(good, "entry", "which `tta-bench pack` never writes: refused")
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -55,7 +55,7 @@ def test_curve_notes_what_is_missing(run: Path) -> None:
     found = curve.data(run, tasks=["fog"])
     assert [line.label for line in found.panels[0].lines] == ["source", "better", "old"]
     assert "Left out: broken, not done on fog" in found.notes
-    assert any("did not note when" in note for note in found.notes)
+    assert any("did not record resets" in note for note in found.notes)
 
 
 def test_a_curve_leaves_out_streams_on_which_nothing_is_done(run: Path) -> None:

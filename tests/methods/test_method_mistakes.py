@@ -52,6 +52,7 @@ def test_one_line_and_nothing_runs(cli: Cli, tmp_path: Path, words: tuple[str, .
     assert "seed 0" not in shown
 
 
+@pytest.mark.parametrize("method", ["cfa", "rmt"])
 @pytest.mark.parametrize(
     ("clean", "said"),
     [
@@ -59,8 +60,8 @@ def test_one_line_and_nothing_runs(cli: Cli, tmp_path: Path, words: tuple[str, .
         ("none", "clean source images are needed (a method prepares on them): put the ImageNet validation images as"),
     ],
 )
-def test_source_images_without_labels_are_refused(cli: Cli, tmp_path: Path, clean: str, said: str) -> None:
-    """Folders name the classes of source images, so images outside of any have no labels for CFA's class means."""
+def test_source_images_without_labels_are_refused(cli: Cli, tmp_path: Path, clean: str, said: str, method: str) -> None:
+    """Folders name the classes of source images, so images outside of any have no labels for means of classes."""
     trees.imagenet_c(tmp_path)
     if clean == "flat":
         trees.write(tmp_path / "ImageNet-val" / "ILSVRC2012_val_00000001.JPEG")
@@ -68,7 +69,7 @@ def test_source_images_without_labels_are_refused(cli: Cli, tmp_path: Path, clea
     suite = tmp_path / "suite.yaml"
     suite.write_text(
         f"name: mine\nabout: a test\nmodel: {vits.TINY}={tmp_path}/weights.safetensors\nbatch_size: 2\ntasks: [fog]\n"
-        "data: {kind: imagenet-c, severity: 5, allow_partial: true}\nmethods: {cfa: {}}\n"
+        f"data: {{kind: imagenet-c, severity: 5, allow_partial: true}}\nmethods: {{{method}: {{}}}}\n"
     )
     status, _, error = cli("run", "--suite", suite, "--data-root", tmp_path, "--out", tmp_path / "run")
     assert (status, error.count("\n")) == (2, 1)

@@ -65,7 +65,7 @@ def test_any_model_with_a_linear_classifier_will_do(name: str, kind: str) -> Non
     check_method(name, model=KINDS[kind], pixels=32)
 
 
-@pytest.mark.parametrize("name", ["t3a", "lame", "foa-shift", "cfa", "foa"])
+@pytest.mark.parametrize("name", ["t3a", "lame", "foa-shift", "cfa", "foa", "rmt"])
 def test_a_model_without_one_linear_classifier_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"{name} needs the features that enter one linear classifier"):
         built(name, tiny("deit_tiny_distilled_patch16_224", depth=1, embed_dim=12, num_heads=2))

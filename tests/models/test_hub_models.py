@@ -113,7 +113,7 @@ def images(**changes: Any) -> dict[str, Any]:
         ({**CONFIG, "architecture": "test_resnet"}, "model.safetensors: weights do not fit 'test_resnet' of config"),
         ({**CONFIG, "architecture": "test_vti"}, "config.json: unknown model 'test_vti'; did you mean 'test_vit'"),
         ({**CONFIG, "model_args": {"legs": 4}}, "model 'test_vit' cannot be built: .*legs"),
-        ({**CONFIG, "model_args": {"checkpoint_path": "x"}}, "model_args: 'checkpoint_path' is no argument of"),
+        ({**CONFIG, "model_args": {"checkpoint_path": "x"}}, "model_args: 'checkpoint_path' is not an argument of"),
         (
             {"model_type": "vit", "architectures": ["ViTForImageClassification"]},
             "'ViTForImageClassification' of the Tr",
@@ -135,10 +135,10 @@ def test_a_config_that_does_not_do_is_one_line(config: Any, said: str, vit: nn.M
     [
         ("hf_hub:lab/none", "config.json of 'hf_hub:lab/none' cannot be loaded .*no network: Name or .*HF_HOME"),
         ("hf_hub:vit", "'hf_hub:vit': expected hf_hub:OWNER/NAME"),
-        ("hf_hub:", "'hf_hub:' is a family of models: use --model hf_hub:OWNER/NAME"),
+        ("hf_hub:", "'hf_hub:' is a family: use --model hf_hub:OWNER/NAME"),
         ("hf-hub:lab/vit", "no models start with 'hf-hub:'; did you mean 'hf_hub'"),
         ("local-dir:/no/such", "model folder /no/such does not exist"),
-        ("digits-vit:x", "'digits-vit' is no family of models"),
+        ("digits-vit:x", "'digits-vit' is not a family"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_one_line(name: str, said: str, home: Path) -> None:

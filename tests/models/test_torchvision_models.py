@@ -96,7 +96,7 @@ def test_the_cache_of_torch_is_used_without_a_network(
         ("tv:inception_v3", "tv:inception_v3 has auxiliary classifiers: use a timm tag"),
         ("tv:fcn_resnet50", "unknown model 'tv:fcn_resnet50'.*expected a classifier of torchvision"),
         ("tv:resnet50.IMAGENET1K_V1=/none.pth", "model file /none.pth does not exist"),
-        ("tv:", "'tv:' is a family of models: use --model tv:NAME"),
+        ("tv:", "'tv:' is a family: use --model tv:NAME"),
     ],
 )
 def test_a_wrong_name_is_one_line(name: str, said: str) -> None:

@@ -28,12 +28,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "order": {"stream": "another order"},
     "stream_speed": {"live": Live(1)},
 }
-OTHER_ROW: dict[str, dict[str, Any]] = {"amp": {"amp": "bf16"}, "compile": {"compile": True}}
+OTHER_MODES: list[dict[str, Any]] = [{"amp": "bf16"}, {"compile": True}, {"amp": "bf16", "compile": True}]
 OTHER_COLUMN: dict[str, dict[str, Any]] = {"name": {"task": "snow"}, "seed": {"seed": 1}}
 
 
 def test_every_condition_has_a_consequence() -> None:
-    known = {*REFUSED, *OTHER_ROW, *OTHER_COLUMN}
+    known = {*REFUSED, "mode", *OTHER_COLUMN}
     assert {f.name for f in fields(Conditions) if f.compare} == known
 
 
@@ -43,9 +43,9 @@ def test_another_value_is_refused_in_one_table(name: str) -> None:
         compare([make_record("a"), make_record("b", **REFUSED[name])])
 
 
-@pytest.mark.parametrize("name", OTHER_ROW)
-def test_another_mode_is_another_row(name: str) -> None:
-    assert len(compare([make_record("a"), make_record("a", **OTHER_ROW[name])]).rows) == 2
+@pytest.mark.parametrize("mode", OTHER_MODES)
+def test_another_mode_is_another_row(mode: dict[str, Any]) -> None:
+    assert len(compare([make_record("a"), make_record("a", **mode)]).rows) == 2
 
 
 @pytest.mark.parametrize("name", OTHER_COLUMN)

@@ -25,7 +25,8 @@ from tta_bench.report.orders import orders_table
 from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.stress import collapse_notes, stress_table
-from tta_bench.runs.listing import Watcher, run_specs
+from tta_bench.runs.resume import run_specs
+from tta_bench.runs.watcher import Watcher
 
 LABELS = np.arange(400) % 10
 

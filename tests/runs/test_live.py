@@ -330,4 +330,4 @@ def test_a_live_record_survives_its_file_and_a_changed_schedule_is_refused(small
         {"adapted_batches": None, "schedule": ""},
     ):
         with pytest.raises(UserError, match="r.json"):
-            Record.from_bytes(replace(record, **changes).to_bytes(), "r.json")
+            Record.from_bytes(replace(record, measured=replace(record.measured, **changes)).to_bytes(), "r.json")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,15 @@ import pytest
 
 import tta_bench
 from tests.support.cli import Cli
+from tests.support.records import make_cell
 from tta_bench.checked.options import default_of, flag_of
 from tta_bench.cli import options
 from tta_bench.cli.main import parser
 from tta_bench.errors import UserError
 from tta_bench.records.asked import Asked
+from tta_bench.records.cell import unequal_parts
+from tta_bench.records.spec import CellSpec
+from tta_bench.records.store import Store
 from tta_bench.runs.options import NAMES, RunOptions, errors_name_keywords, scenario_settings
 from tta_bench.runs.site import Site
 from tta_bench.streams.scenarios import LabelShift
@@ -109,6 +115,31 @@ def test_text_and_values_give_the_same_options() -> None:
     assert by_text.scenario == LabelShift(9.0)
     assert parsed({"orders": "3"}) == RunOptions(orders=3)
     assert parsed({"orders": "3"}).seeds == (0, 1, 2)
+
+
+def test_a_folder_notes_the_options_of_a_call(small_suite: Path, tmp_path: Path) -> None:
+    asked = RunOptions.of({name: value for name, (_, value) in GIVEN.items()})
+    assert RunOptions.of(json.loads(json.dumps(asked.to_json()))) == asked
+    assert RunOptions().to_json() == {}
+    tta_bench.run({"source": {}}, str(small_suite), tasks="contrast", limit=8, out=tmp_path / "run")
+    (command,) = Store.open(tmp_path / "run").past_commands()
+    noted = RunOptions.of(command.options)
+    assert (noted.methods, noted.tasks, noted.limit) == (("source",), ("contrast",), 8)
+
+
+class WithNewerOption(CellSpec):
+    newer = {"label_smoothing": 0.1}  # type: ignore[assignment]  # noqa: RUF012
+
+
+def test_an_option_of_cells_is_in_keys_only_if_it_is_not_at_its_default() -> None:
+    cell = make_cell("tent")
+    assert (cell.spec.mode, cell.spec.newer) == ({}, {})
+    fast = replace(cell.spec, amp="bf16", compile=True, limit=8)
+    assert (fast.mode, fast.newer) == ({"amp": "bf16", "compile": True}, {})
+    newer = replace(cell, spec=WithNewerOption(**vars(cell.spec)))
+    assert newer.flat() == {**cell.flat(), "label_smoothing": 0.1}
+    assert newer.key != cell.key
+    assert unequal_parts(newer, cell) == ["label_smoothing"]
 
 
 def test_none_is_the_default() -> None:

@@ -15,8 +15,8 @@ from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_left
-from tta_bench.runs.listing import Watcher
 from tta_bench.runs.prepared import Cost, Prepared, digest
+from tta_bench.runs.watcher import Watcher
 
 METHODS = ("eata", "cfa", "foa-shift", "foa", "rmt")
 QUICK: dict[str, dict[str, object]] = {"foa": {"population_size": 4}, "rmt": {"warmup_steps": 3, "optimizer": "adam"}}
@@ -32,7 +32,7 @@ def run(suite: Path, folder: Path, **choices: object) -> dict[tuple[str, str, in
 
 @pytest.mark.parametrize("method", METHODS)
 def test_it_is_learned_once_and_read_back_exactly(small_suite: Path, tmp_path: Path, method: str) -> None:
-    quick = {"overrides": {method: QUICK.get(method, {})}}
+    quick = {"set": {method: QUICK.get(method, {})}}
     found = run(small_suite, tmp_path / "run", methods=(method,), seeds=(0, 1), **quick)
     assert [record.status for record in found.values()] == ["done"] * 4, [r.reason for r in found.values()]
     assert [record.measured.prepared for record in found.values()] == ["learned", "read", "read", "read"]
@@ -57,7 +57,7 @@ def test_another_process_reads_it(small_suite: Path, tmp_path: Path) -> None:
     assert record.measured.prepared == "read"
 
 
-@pytest.mark.parametrize("change", [{"overrides": {"eata": {"fisher_weight": 1.0}}}, {"batch_size": 16}])
+@pytest.mark.parametrize("change", [{"set": {"eata": {"fisher_weight": 1.0}}}, {"batch_size": 16}])
 def test_other_settings_learn_for_themselves(small_suite: Path, tmp_path: Path, change: dict[str, object]) -> None:
     run(small_suite, tmp_path / "run", methods=("eata",), tasks=("brightness",))
     (record,) = run(small_suite, tmp_path / "run", methods=("eata",), tasks=("contrast",), **change).values()

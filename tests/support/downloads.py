@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.support import archives
 from tests.support.servers import Website
-from tta_bench.download.table import PublishedFile
+from tta_bench.download.table import PublishedFile, PublishedSet
+from tta_bench.download.table import published as all_published
 
 ARRAYS = {f"CIFAR-10-C/{name}.npy": random.Random(name).randbytes(40_000) for name in ("fog", "labels")}
 TAR = archives.tar(ARRAYS)
@@ -42,3 +43,19 @@ def start(site: Website, root: Path) -> subprocess.Popen[str]:
     file = published(site)
     words = [file.address, str(file.bytes), file.md5, str(root)]
     return subprocess.Popen([sys.executable, "-c", SCRIPT, *words], stdout=subprocess.PIPE, text=True)
+
+
+def published_table() -> str:
+    """The table of docs/datasets.md."""
+    head = ("`download`", "file", "bytes", "checksum", "stated by", "licence", "becomes")
+    lines = [head, ("---",) * len(head)]
+    for name, entry in all_published().items():
+        lines += [_row(name, entry, file) for file in entry.files]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _row(name: str, entry: PublishedSet, file: PublishedFile) -> tuple[str, ...]:
+    size = f"{file.bytes:,}" if file.bytes else f"about {file.gigabytes:g} GB" if file.gigabytes else "not published"
+    checksum = " ".join(file.checksum) if file.checksum else "none"
+    link = f"[{file.name}]({file.address})"
+    return f"`{name}`", link, size, checksum, file.source or "–", entry.licence or "see its page", f"`{file.brings}`"

@@ -285,7 +285,7 @@ def test_verifying_needs_no_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] in ("0", "1"), done.stderr
-    assert "weights: source weights are the published ones (2 hold)" in done.stdout
+    assert "weights: source weights match the published ones (2 hold)" in done.stdout
 
 
 def test_cells_that_run_again_agree_bit_for_bit_or_are_found(tmp_path: Path, cli: Cli, small_suite: Path) -> None:

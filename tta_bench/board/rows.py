@@ -11,9 +11,11 @@ from typing import Any
 from tta_bench import notes, plugins
 from tta_bench.board.review import Review
 from tta_bench.board.submission import DEFAULTS, Entry
+from tta_bench.checked.options import part
 from tta_bench.errors import UserError, some
 from tta_bench.models.names import findable
 from tta_bench.papers.baseline import BASELINE
+from tta_bench.records.asked import Asked
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report.paper_conditions import defaults
@@ -78,7 +80,8 @@ def check_division(entry: Entry, records: Sequence[Record], suite: Suite, review
     """In the closed division model, batch size and precision are the suite's."""
     if entry.division != "closed":
         return
-    expected: dict[str, Any] = {"batch_size": suite.batch_size, "amp": None, "compile": False}
+    plain = {name: value for name, value in part(Asked, Asked()).items() if name != "limit"}
+    expected: dict[str, Any] = {"batch_size": suite.batch_size, **plain}
     if suite.model != BY_TASK:
         expected["model"] = findable(suite.model)
     remedy = f"run without these options, or submit to the open division: `division: open` ({suite.name})"

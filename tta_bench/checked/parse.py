@@ -17,7 +17,7 @@ MOST_VALUES = 100_000  # counted with aliases expanded: nine lines of aliases ca
 AS_NINES = bytes.maketrans(b"012345678", b"9" * 9)
 LARGE_EXPONENT = re.compile(rb"[eE]\+?9{3,}(?![9a-fA-F])")  # and not a part of a hash
 MANY_DIGITS = b"9" * 300
-HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")  # JSON writes some characters as two halves; one is no text
+HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")  # JSON writes some characters as two halves; one alone is invalid
 
 
 def from_yaml(text: str, where: str) -> Any:

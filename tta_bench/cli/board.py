@@ -43,7 +43,7 @@ def _add_check(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "Exit status 0 if it is accepted, 1 if not.",
     )
     check.add_argument("submission", type=Path, metavar="SUBMISSION", help="folder with submission.yaml and run.zip")
-    check.add_argument("--board", type=Path, metavar="DIR", help="the other entries (default: results/board, if there)")
+    check.add_argument("--board", type=Path, metavar="DIR", help="the other entries (default: results/board)")
     check.add_argument("--comment", type=Path, metavar="FILE", help="also write the review as Markdown")
     check.add_argument("--weights", type=options.names, default=(), metavar="HASH,…", help="source weights you know")
     options.add_data_root(check)

@@ -1,4 +1,4 @@
-"""`tta-bench check`: everything that can be known before GPU time is spent."""
+"""`tta-bench check`: find problems before GPU time is spent."""
 
 from __future__ import annotations
 

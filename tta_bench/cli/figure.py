@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def place(out: Path, chosen: tuple[str, ...] | None) -> tuple[Path, tuple[str, ...]]:
-    """The file's name without suffix, and its formats: those asked for, else that of the suffix, else both."""
+    """The file's name without suffix, and its formats: the given ones, else the suffix's, else png and svg."""
     suffix = out.suffix.removeprefix(".")
     if suffix in FORMATS:
         return out.with_suffix(""), chosen or (suffix,)

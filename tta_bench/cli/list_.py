@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tta_bench.datasets import Dataset
     from tta_bench.suites.suite import Suite
 
-WIDE = 116  # fewer columns hold no table of models, whose names are long
+WIDE = 116  # columns for a table of models, whose names are long
 FORMS = (
     ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
     ("TAG=FILE", "a timm model with weights from a local .safetensors, .pth, .bin or AugReg .npz file"),
@@ -60,7 +60,7 @@ def _methods() -> None:
 
     names = registry.installed().names()
     if not names:
-        registry.installed().entry("")  # says what to do
+        registry.installed().entry("")  # raises with what to do
     rows = registry.describe(names)
     short = NARROW <= options.narrow_console().width < ROOMY
     show(
@@ -132,7 +132,7 @@ def _suites(root: Path) -> None:
         ("suite", "tasks", "model", "batch", "needs", "found", "paper", "from"),
         rows,
         "tasks: how many; batch: images per batch; needs: folder below --data-root; found: whether it exists "
-        f"in {root} (`check` verifies that it is complete, `download --suite` brings it); "
+        f"in {root} (`check` verifies that it is complete, `download --suite` fetches it); "
         "paper: the paper and table that the suite reproduces (`report --paper`).",
     )
     say("full model names:")

@@ -1,4 +1,4 @@
-"""`tta-bench`: reads the command line and hands over to one verb."""
+"""`tta-bench`: parses the command line and runs one command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ examples:
   tta-bench run                                     compare methods on the embedded suite: no download, no GPU
   tta-bench run --methods sar,dpal --suite imagenet-c-5 --data-root /data
   tta-bench run --jobs 2                            two cells at a time; see docs/clusters.md for GPUs and Slurm
-  tta-bench download --suite cifar10-c-5            bring what a suite needs
+  tta-bench download --suite cifar10-c-5            download what a suite needs
   tta-bench check --suite demo                      find problems before a run
   tta-bench report results/runs/demo                rebuild the tables from the records
   tta-bench report results/runs/demo --where limit=none          select records if a folder mixes limits
@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _refuse_empty(arguments: Sequence[str]) -> None:
-    """An empty argument is a shell variable that was not set; as a path it would mean the present folder."""
+    """Refuse an empty argument: an unset shell variable, which as a path would mean the current folder."""
     for before, value in zip(["", *arguments], arguments, strict=False):
         if not value or (value.startswith("--") and value.endswith("=")):
             what = value.rstrip("=") or (before if before.startswith("--") else "an argument")
@@ -99,16 +99,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone
         _drop_output()
-        return 1 if verb == "run" else 0  # a run that was cut short is no success
+        return 1 if verb == "run" else 0  # an interrupted run is not a success
     except OSError as error:
-        kept = ": finished cells are kept, the same command goes on" if verb == "run" else ""
+        kept = ": finished cells are kept, run the same command to continue" if verb == "run" else ""
         print(f"tta-bench: error: {clean(_failure(error))}{kept}", file=sys.stderr)
         return 2
     return result
 
 
 def _failure(error: OSError) -> str:
-    """What the system refused; raises errors again that are not about disks and permissions: they are mistakes of ours.
+    """What the system refused; re-raises errors that are not about disks and permissions: those are bugs.
 
     Errors of standard output, as of a full disk, name no file.
     """
@@ -120,14 +120,14 @@ def _failure(error: OSError) -> str:
 
 
 def _replace_closed() -> None:
-    """Give a process that a daemon started without standard output or error one that nobody reads."""
+    """Give a process that was started without standard output or error a null device."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 (open until the end)
 
 
 def _drop_output() -> bool:
-    """Whether standard output cannot be written; what is left to write when Python ends then goes nowhere."""
+    """Whether standard output cannot be written; if so, discard what is left to write."""
     try:
         os.write(sys.stdout.fileno(), b"\n")  # a failed write leaves nothing that a flush would try again
     except io.UnsupportedOperation:  # no file at all

@@ -55,25 +55,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(label: str, found: Profile, console: Console) -> None:
-    from rich import box
-    from rich.table import Table
+    from tta_bench.cli.tables import numbers
 
     total = sum(found.parts.values())
-    table = Table(box=box.SIMPLE_HEAD, title=f"{label}: where a step's time goes", title_justify="left")
-    table.add_column("part")
-    for column in ("ms/batch", "share", *(["GPU ms/batch"] if found.device_parts else [])):
-        table.add_column(column, justify="right")
-    for part, ms in found.parts.items():
-        device = [f"{found.device_parts[part]:.2f}"] if found.device_parts else []
-        table.add_row(part, f"{ms:.2f}", f"{ms / total:.0%}", *device)
-    console.print(table)
-    table = Table(box=box.SIMPLE_HEAD, title="costliest operators", title_justify="left")
-    table.add_column("operator")
-    table.add_column("part")
-    table.add_column("ms/batch", justify="right")
-    for part, name, ms in found.operators[:OPERATORS]:
-        table.add_row(name.removeprefix("autograd::engine::evaluate_function: "), part, f"{ms:.2f}")
-    console.print(table)
+    head = ["part", "ms/batch", "share"]
+    rows = [[part, f"{ms:.2f}", f"{ms / total:.0%}"] for part, ms in found.parts.items()]
+    if found.device_parts:
+        head.append("GPU ms/batch")
+        rows = [[*row, f"{found.device_parts[row[0]]:.2f}"] for row in rows]
+    console.print(numbers(head, rows, texts=1, title=f"{label}: where a step's time goes"))
+    operators = [
+        (name.removeprefix("autograd::engine::evaluate_function: "), part, f"{ms:.2f}")
+        for part, name, ms in found.operators[:OPERATORS]
+    ]
+    console.print(numbers(("operator", "part", "ms/batch"), operators, texts=2, title="costliest operators"))
     console.print(
         f"Without the profiler a step takes {found.step:.1f} ms, {found.times_source:.2f} times Source's; "
         f"profiling adds overhead to the times above.",

@@ -17,7 +17,7 @@ from rich.text import Text
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.report.names import columns
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 MOST_BARS = 16  # more do not fit on a screen
 LINE_EVERY = 30.0  # seconds: a slow job shows that it is alive
@@ -61,7 +61,7 @@ class Bar(Lines):
 
 @contextmanager
 def progress(console: Console, unit: str = "images", lines: int = 10) -> Iterator[Lines]:
-    """A bar on a terminal, which is gone at the end; lines elsewhere."""
+    """A bar on a terminal, removed at the end; lines elsewhere."""
     if not console.is_terminal:
         yield Lines(console, unit, lines)
         return
@@ -133,12 +133,12 @@ class RunWatcher(Watcher):
         self.console.print(f"[{self.kept:>{len(str(self.cells))}}/{self.cells}] {_line(record)}")
 
     def say_reused(self, advice: str) -> None:
-        """Say which results are old: nobody should take them for new ones."""
+        """Print how many results were reused, so that they are not mistaken for new ones."""
         if self.reused:
             self.console.print(f"Reused {self.reused} of {self.cells} cells ({advice}).")
 
     def stop(self) -> None:
-        """Remove moving parts from the screen."""
+        """Remove bars from the screen."""
 
 
 class WorkerBar(Watcher):
@@ -159,7 +159,7 @@ class WorkerBar(Watcher):
 
 
 class LiveWatcher(RunWatcher):
-    """The table as far as it is known, above bars for all cells and for the current one."""
+    """The table of finished cells, above bars for all cells and for the current one."""
 
     def __init__(self, cells: int, console: Console) -> None:
         super().__init__(cells, console)
@@ -233,7 +233,7 @@ class LiveWatcher(RunWatcher):
 
 @contextmanager
 def watch(cells: int, console: Console) -> Iterator[RunWatcher]:
-    """A watcher that fits the screen; its moving parts are gone when the run ends."""
+    """A watcher that fits the screen; bars are removed when the run ends."""
     if not console.is_terminal:
         yield RunWatcher(cells, console)
         return

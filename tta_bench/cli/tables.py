@@ -1,9 +1,9 @@
-"""Tables of words for `tta-bench list`: as wide as the screen, and a line per value where that is narrow."""
+"""Text tables for `tta-bench list`: as wide as the screen, or one line per value on a narrow one."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.table import Table
@@ -12,13 +12,13 @@ from rich.text import Text
 from tta_bench.cli import options
 from tta_bench.plugins import OWN
 
-NARROW = 80  # fewer columns than this hold no table
+NARROW = 80  # columns needed for a table
 
 
 def show(head: Sequence[str], rows: Sequence[Sequence[str]], footer: str, least: int = NARROW) -> None:
     """Print a table; with fewer columns than `least` two lines for each row, on a narrow screen one for each value.
 
-    The last column, the package that provides a row, is left out where all come from tta-bench.
+    The last column, the package that provides a row, is omitted if all come from tta-bench.
     """
     console = options.narrow_console()
     if all(row[-1] == OWN for row in rows):
@@ -37,12 +37,22 @@ def show(head: Sequence[str], rows: Sequence[Sequence[str]], footer: str, least:
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in head:
-        # The first column names what a command line takes, so it stays whole where it can.
+        # The first column is typed on the command line, so it is not wrapped.
         table.add_column(name, overflow="fold", no_wrap=name == head[0])
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
     say(footer)
+
+
+def numbers(head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int, title: str | None = None) -> Table:
+    """A table of numbers whose first columns are texts."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title=title, title_justify="left")
+    for i, name in enumerate(head):
+        table.add_column(name, justify="left" if i < texts else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def details(name: str, values: dict[str, str]) -> None:

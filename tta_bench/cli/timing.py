@@ -183,18 +183,11 @@ def spec(args: argparse.Namespace) -> Spec:
 
 
 def _show_table(now: Baseline, console: Console, verdicts: list[Any] | None = None) -> None:
-    from rich import box
-    from rich.table import Table
-
+    from tta_bench.cli.tables import numbers
     from tta_bench.timing import output
 
     console.print(output.where(now), style="dim")
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for i, column in enumerate(output.COLUMNS):
-        table.add_column(column, justify="left" if i < 2 else "right")
-    for row in output.rows(now, verdicts):
-        table.add_row(*row)
-    console.print(table)
+    console.print(numbers(output.COLUMNS, output.rows(now, verdicts), texts=2))
     console.print("forwards, backwards: passes per image; steps: optimiser steps per batch", style="dim")
 
 

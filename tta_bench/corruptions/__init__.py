@@ -63,7 +63,7 @@ def corrupt(
 ) -> NDArray[np.uint8]:
     """A corrupted copy of an [H, W, 3] image; the image itself is unchanged.
 
-    `scale` picks the strengths: "small" those of CIFAR-10-C, made for 32 px, "large" those of ImageNet-C,
+    `scale` picks the strengths: "small" CIFAR-10-C's, made for 32 px, "large" ImageNet-C's,
     made for 224 px. "auto" takes the small ones when the shorter side is below 64 px: there, the large blurs
     would leave nothing to recognise. Raises UserError for a name, severity, scale or image it cannot use.
     """

@@ -2,7 +2,7 @@
 
 Both levels get the same random numbers. So Gaussian noise at 2.5 has the mean of the strengths of 2 and 3, and every
 family changes smoothly, also those whose strengths include whole numbers or switches. Level 0 is the image itself, and
-at a whole severity the result is that of `corrupt_many`.
+at a whole severity the result equals `corrupt_many`'s.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 from tta_bench import plugins
 from tta_bench.checked import validate
 from tta_bench.datasets.base import Dataset
-from tta_bench.errors import UserError, did_you_mean, third_party
+from tta_bench.errors import UserError, did_you_mean, require_known, third_party
 from tta_bench.plugins import Group
 
 __all__ = ["Dataset", "kind", "kinds", "open_dataset"]
@@ -42,7 +42,5 @@ def open_dataset(config: Mapping[str, Any], tasks: Sequence[str], root: Path | N
     with third_party(f"data: kind '{name}' cannot be opened"):
         dataset = cls(root, **arguments)
         known = dataset.tasks()
-    for task in tasks:
-        if task not in known:
-            raise UserError(f"unknown task '{task}'{did_you_mean(task, known)}")
+    require_known(tasks, known, "unknown task")
     return dataset

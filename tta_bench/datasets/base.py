@@ -40,7 +40,7 @@ class Dataset(ABC):
     @property
     @abstractmethod
     def num_classes(self) -> int:
-        """Number of scored logits: those of the class mask, if there is one."""
+        """Number of scored logits: the length of the class mask, if there is one."""
 
     @abstractmethod
     def tasks(self) -> Sequence[str]:
@@ -89,7 +89,7 @@ class Dataset(ABC):
         return True
 
     def downloads(self, task: str | None = None) -> Sequence[str]:
-        """The names by which `tta-bench download` brings a task, or all tasks; empty if there are none."""
+        """What to pass to `tta-bench download` for a task, or for all tasks; empty if it cannot be downloaded."""
         return ()
 
     def originals(self, task: str) -> ImageSet | None:
@@ -108,7 +108,7 @@ class Dataset(ABC):
         raise UserError("--scenario gradual requires data with severities")
 
     def sized(self, size: int, interpolation: str | None = None) -> Dataset:
-        """The same data with images of `size` pixels, the model's input size; data of fixed size stays as it is."""
+        """The same data with images of `size` pixels, the model's input size; data of fixed size is unchanged."""
         return self
 
     @property

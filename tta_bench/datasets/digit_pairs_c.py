@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
 from tta_bench.checked.annotations import Severity
-from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets import digit_pairs
-from tta_bench.datasets.base import SAMPLE, Dataset
+from tta_bench.datasets.base import SAMPLE
+from tta_bench.datasets.digits_c import DrawnC
 from tta_bench.datasets.opening import OnOpened
 
 # Ids have six digits, and a task of a million images takes about 2 GB of memory.
@@ -27,7 +26,7 @@ Length = Annotated[
 ]
 
 
-class DigitPairsC(Dataset):
+class DigitPairsC(DrawnC):
     """Drawings of two digits under one corruption per task; `images` is the length of a stream."""
 
     code = "tta_bench.datasets.digit_pairs"
@@ -40,17 +39,8 @@ class DigitPairsC(Dataset):
     def at_severity(self, severity: int) -> DigitPairsC:
         return DigitPairsC(None, severity=severity, images=self.images)
 
-    def tasks(self) -> Sequence[str]:
-        return (*CORRUPTIONS, *HELD_OUT)
-
     def open(self, task: str) -> ImageSet:
         return digit_pairs.corrupted(task, self.severity, self.images)
-
-    def places(self, task: str) -> Sequence[Path]:
-        return ()
-
-    def source_places(self, task: str) -> Sequence[Path]:
-        return ()
 
     def originals(self, task: str) -> ImageSet:
         return digit_pairs.clean(digit_pairs.set_of(task), self.images)

@@ -13,7 +13,20 @@ from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.opening import OnOpened
 
 
-class DigitsC(Dataset):
+class DrawnC(Dataset):
+    """Images drawn on demand, under one corruption per task; nothing is on disk."""
+
+    def tasks(self) -> Sequence[str]:
+        return (*CORRUPTIONS, *HELD_OUT)
+
+    def places(self, task: str) -> Sequence[Path]:
+        return ()
+
+    def source_places(self, task: str) -> Sequence[Path]:
+        return ()
+
+
+class DigitsC(DrawnC):
     """The embedded digits under one corruption per task."""
 
     code = "tta_bench.datasets.digits"
@@ -25,17 +38,8 @@ class DigitsC(Dataset):
     def at_severity(self, severity: int) -> DigitsC:
         return DigitsC(None, severity=severity)
 
-    def tasks(self) -> Sequence[str]:
-        return (*CORRUPTIONS, *HELD_OUT)
-
     def open(self, task: str) -> ImageSet:
         return digits.corrupted(task, self.severity)
-
-    def places(self, task: str) -> Sequence[Path]:
-        return ()
-
-    def source_places(self, task: str) -> Sequence[Path]:
-        return ()
 
     def originals(self, task: str) -> ImageSet:
         return digits.stream_images()

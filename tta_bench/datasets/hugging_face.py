@@ -17,7 +17,7 @@ from tta_bench.checked.annotations import Folder, Resizing, Text
 from tta_bench.datasets.files import Viewed, decode
 from tta_bench.datasets.own_folder import ClassNames, OwnFolder, refuse_other_classes
 from tta_bench.datasets.transform import Transform
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, require_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class HuggingFace(OwnFolder):
     def _labels(self) -> tuple[list[str], NDArray[np.int64]]:
         """The names of all classes, and the index of each image's class among them."""
         rows = _opened(self._home(), self.split)
-        _require_column(self._home(), rows, self.label)
+        require_known([self.label], rows.column_names, f"{self._home()}: has no column")
         values, kind = rows[self.label], rows.features[self.label]
         if hasattr(kind, "names"):
             hidden = sum(value is None or value < 0 for value in values)  # as test sets are published
@@ -110,7 +110,7 @@ def _files(folder: Path) -> list[Path]:
 
 @lru_cache(maxsize=4)
 def _opened(folder: Path, split: str) -> Any:
-    """One split, mapped from disk; UserError if there is none."""
+    """One split, mapped from disk; UserError if it does not exist."""
     try:
         import datasets
     except ImportError as error:
@@ -123,8 +123,7 @@ def _opened(folder: Path, split: str) -> Any:
         raise UserError(f"{folder}: not a Hugging Face dataset ({why})") from error
     if not isinstance(whole, dict):  # saved without splits
         return whole
-    if split not in whole:
-        raise UserError(f"{folder}: has no split '{split}'{did_you_mean(split, whole)}")
+    require_known([split], whole, f"{folder}: has no split")
     return whole[split]
 
 
@@ -134,12 +133,7 @@ def _undecoded(folder: Path, split: str, column: str) -> Any:
     import datasets
 
     rows = _opened(folder, split)
-    _require_column(folder, rows, column)
+    require_known([column], rows.column_names, f"{folder}: has no column")
     if not isinstance(rows.features[column], datasets.Image):
         raise UserError(f"{folder}: column '{column}' has no images, it has {rows.features[column]}")
     return rows.select_columns([column]).cast_column(column, datasets.Image(decode=False))
-
-
-def _require_column(folder: Path, rows: Any, column: str) -> None:
-    if column not in rows.column_names:
-        raise UserError(f"{folder}: has no column '{column}'{did_you_mean(column, rows.column_names)}")

@@ -116,7 +116,7 @@ def _list_images(folder: str) -> list[str]:
         # Most names end in .JPEG as in ImageNet; a function call for each of 750,000 takes half a second.
         images = [entry for entry in entries if entry.name.endswith(".JPEG") or is_image_name(entry.name)]
         for entry in images:
-            # The listing includes the type of each entry; only links need a call of their own.
+            # The listing includes the type of each entry; only links need another call.
             if not entry.is_file(follow_symlinks=False):
                 _refuse_non_file(entry)
         names = [entry.name for entry in images if entry.name[0] != "."]

@@ -32,7 +32,7 @@ from tta_bench.datasets.files import decode
 from tta_bench.datasets.imagenet_c import ALL, MADE, PARTS
 from tta_bench.datasets.listing import list_classes
 from tta_bench.datasets.transform import photograph
-from tta_bench.errors import UserError, did_you_mean, some
+from tta_bench.errors import UserError, require_known, some
 from tta_bench.files import write_whole
 from tta_bench.identity.code import code_hash
 from tta_bench.system import interrupts_held
@@ -80,10 +80,7 @@ def check(plan: Plan) -> None:
 
 def check_corruptions(corruptions: Sequence[str], severities: Sequence[int]) -> None:
     """Refuse unknown corruptions and severities."""
-    known = (*CORRUPTIONS, *HELD_OUT)
-    for name in corruptions:
-        if name not in known:
-            raise UserError(f"unknown corruption '{name}'{did_you_mean(name, known)}")
+    require_known(corruptions, (*CORRUPTIONS, *HELD_OUT), "unknown corruption")
     for severity in severities:
         if severity not in SEVERITIES:
             raise UserError(f"severity: expected a whole number from 1 to 5, got {severity}")
@@ -122,7 +119,7 @@ def make_one(plan: Plan, path: Path, parts: Path) -> Made:
         image = read_clean(path, plan.size)
     except UserError as error:
         return Made(path, error=str(error))
-    # Not `write_whole`, which waits for the disk: a tree has 750,000 files, and `is_whole` finds truncated ones.
+    # Not `write_whole`, which waits for the disk: a tree has 750,000 files, and `is_whole` detects truncated ones.
     part = parts / f"{os.getpid()}.JPEG"
     for corruption, severity, target in missing:
         worse = corrupt(image, corruption, severity, image_id=f"{wnid}/{path.stem}", scale="large")
@@ -183,7 +180,7 @@ def refuse_other_make(out: Path) -> None:
 
 @contextmanager
 def _parts(out: Path) -> Iterator[Path]:
-    """A folder for unfinished files on the same disk, removed at the end; also removes those of killed processes."""
+    """A folder for unfinished files on the same disk, removed at the end with those of killed processes."""
     try:
         for old in out.glob(".parts-*"):
             if time.time() - old.stat().st_mtime > FORGOTTEN:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.listing import complaint, is_file, is_folder, list_folders
 from tta_bench.datasets.on_disk import OnDisk, in_folders, some_of
-from tta_bench.errors import UserError, did_you_mean, some
+from tta_bench.errors import UserError, require_known, some
 
 CLASSES = 65
 DOMAINS = {"Art": 2427, "Clipart": 4365, "Product": 4439, "RealWorld": 4357}
@@ -76,8 +76,7 @@ class OfficeHome(OnDisk):
 
     def domain(self, name: str) -> FolderImages:
         """All images of a domain; training reads these, too."""
-        if name not in DOMAINS:
-            raise UserError(f"office-home: unknown domain '{name}'{did_you_mean(name, DOMAINS)}")
+        require_known([name], DOMAINS, "office-home: unknown domain")
         home, folder = self._home(), self._folder(name)
         if folder is None:
             raise UserError(f"{home / FOLDERS[name][0]} is missing: expected {self.layout}")

@@ -81,12 +81,12 @@ class OnDisk(Dataset):
         raise UserError(f"no data for this suite in --data-root {root}: expected {self.layout}{self.hint()}")
 
     def hint(self, task: str | None = None) -> str:
-        """The command that brings a task, to append to an error; empty if there is none."""
+        """The command that downloads a task, to append to an error; empty if there is none."""
         names = " ".join(self.downloads(task))
         return f": run `tta-bench download {names}`" if names else ""
 
     def refuse_partial(self, where: Path, complaint: str | None) -> None:
-        """Refuse incomplete data: its numbers would be comparable with nobody's."""
+        """Refuse incomplete data: its results would not be comparable with published ones."""
         if complaint and not self.allow_partial:
             raise UserError(f"{where}: {complaint} (a smaller set needs allow_partial: true in the suite's data)")
 

@@ -1,1 +1,1 @@
-"""Brings published datasets into the data root: transfer, check, unpack. Imports no torch and no dataset."""
+"""Fetches published datasets into the data root: transfer, check, unpack. Imports no torch and no dataset."""

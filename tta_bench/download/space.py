@@ -17,8 +17,8 @@ class Need:
     """The bytes that files will take."""
 
     kept: int  # in the end
-    at_most: int  # while the largest archive and its content are both there
-    unknown: int  # files whose size nobody states
+    at_most: int  # while the largest archive and its content both exist
+    unknown: int  # number of files without a stated size
 
 
 def need(files: Sequence[tuple[PublishedFile, str, int]]) -> Need:
@@ -50,5 +50,5 @@ def require(folder: Path, size: int, what: str) -> None:
 
 
 def gigabytes(size: int) -> str:
-    """A size as people say it."""
+    """A size in GB, MB or bytes."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} bytes"

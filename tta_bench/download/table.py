@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from tta_bench.checked import parse, validate
 from tta_bench.checked.annotations import Count, Positive, Text
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import require_known
 
 FILE = "published.yaml"
 Md5 = Annotated[str, Meta(pattern="^([0-9a-f]{32})?$")]
@@ -39,7 +39,7 @@ class PublishedFile:
 
     @property
     def is_unpacked(self) -> bool:
-        """False for a file that the loader reads as it is."""
+        """False for a file that the loader reads without unpacking."""
         return PurePosixPath(self.brings).name != self.name
 
     @property
@@ -85,14 +85,10 @@ def published() -> dict[str, PublishedSet]:
 
 def find(names: Iterable[str]) -> list[PublishedSet]:
     """The sets of these names, each once, groups replaced by their parts; UserError for an unknown name."""
-    found: dict[str, PublishedSet] = {}
-    for name in names:
-        if name not in published():
-            raise UserError(f"unknown dataset '{name}'{did_you_mean(name, published())}")
-        entry = published()[name]
-        for part in entry.parts or (name,):
-            found[part] = published()[part]
-    return list(found.values())
+    names = list(names)
+    require_known(names, published(), "unknown dataset")
+    parts = dict.fromkeys(part for name in names for part in published()[name].parts or (name,))
+    return [published()[part] for part in parts]
 
 
 def sets_for(path: str) -> tuple[str, ...]:
@@ -103,19 +99,3 @@ def sets_for(path: str) -> tuple[str, ...]:
         for name, entry in published().items()
         if any(PurePosixPath(file.brings).is_relative_to(wanted) for file in entry.files)
     )
-
-
-def as_markdown() -> str:
-    """The table of docs/datasets.md."""
-    head = ("`download`", "file", "bytes", "checksum", "stated by", "licence", "becomes")
-    lines = [head, ("---",) * len(head)]
-    for name, entry in published().items():
-        lines += [_row(name, entry, file) for file in entry.files]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _row(name: str, entry: PublishedSet, file: PublishedFile) -> tuple[str, ...]:
-    size = f"{file.bytes:,}" if file.bytes else f"about {file.gigabytes:g} GB" if file.gigabytes else "not published"
-    checksum = " ".join(file.checksum) if file.checksum else "none"
-    link = f"[{file.name}]({file.address})"
-    return f"`{name}`", link, size, checksum, file.source or "–", entry.licence or "see its page", f"`{file.brings}`"

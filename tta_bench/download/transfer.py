@@ -184,7 +184,7 @@ def _write(part: Path, response: Any, start: int, total: int | None, on_bytes: O
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Tells errors of the disk from errors of the network, which are OSErrors too."""
+    """Separate disk errors from network errors, which are OSErrors too."""
     try:
         yield
     except OSError as error:

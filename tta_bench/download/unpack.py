@@ -1,4 +1,4 @@
-"""Unpacks tar and zip archives from strangers: no name leaves the folder, and only plain files and folders are made.
+"""Unpacks untrusted tar and zip archives: no path leaves the folder, and only plain files and folders are created.
 
 Every name is checked before it is used, and links, devices and repeated names are refused. The folder is new and only
 this process writes to it, so no link can be in the way: checking names suffices. tarfile's `data` filter would resolve
@@ -27,14 +27,14 @@ OnUnpacked = Callable[[int], None]  # bytes read from the archive
 
 
 class BadArchive(UserError):
-    """An archive that is damaged, or has in it what it must not have."""
+    """An archive that is damaged, or holds something it must not."""
 
 
 Member = tuple[str, IO[bytes], int]  # its name, its content from where the file stands, its size
 
 
 def unpack(archive: Path, into: Path, on_unpacked: OnUnpacked | None = None) -> None:
-    """Unpack all files of a tar, compressed tar or zip; BadArchive if it is damaged or has a name it must not have.
+    """Unpack all files of a tar, compressed tar or zip; BadArchive if it is damaged or has an unsafe name.
 
     `into` must be a new folder that only this process writes to. After an error it is incomplete.
     """
@@ -61,7 +61,7 @@ def unpack(archive: Path, into: Path, on_unpacked: OnUnpacked | None = None) -> 
 
 
 def unpacked_size(archive: Path) -> int | None:
-    """How many bytes the files of an archive have, where its index says so without unpacking."""
+    """The unpacked size of an archive, if its index states it."""
     with archive_errors(archive):
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as content:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, require_known
 from tta_bench.figures import rows, style
 from tta_bench.records.store import Store
 from tta_bench.report.choose import Filter
@@ -35,7 +35,7 @@ class Curve:
     images: NDArray[np.int64]  # seen at the end of each batch
     accuracy: NDArray[np.float64]  # so far, in percent; mean over seeds
     spread: NDArray[np.float64]  # standard deviation over seeds
-    resets: tuple[int, ...]  # images seen when the method fell back to the source weights, of all seeds
+    resets: tuple[int, ...]  # images seen when the method reset to the source weights, over all seeds
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,10 @@ class Curves:
 
 
 def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Curves:
-    """The panels of a run's streams, in the order of its tasks or of those asked for."""
+    """The panels of a run's streams, in the order of its tasks, or of these."""
     found = rows.read(folder, methods, where)
     streams = dict.fromkeys(record.cell.name for row in found.rows for record in row.records)
-    for task in tasks:
-        if task not in streams:
-            raise UserError(f"{folder}: no stream '{task}'{did_you_mean(task, streams)}")
+    require_known(tasks, streams, f"{folder}: no stream")
     store = Store.open(folder)
     panels, notes = [], list(map(str, found.notes))
     for name in tasks or streams:
@@ -67,14 +65,14 @@ def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), w
         notes += [f"Left out: {label}, not done on {name}" for label in gone]
     measured = [record.measured for row in found.rows for record in row.records]
     if any(one.resets and not one.reset_batches for one in measured):
-        notes.append("Some records are of a tta-bench that did not note when a method was reset: no marks for these")
+        notes.append("Some records are from an older tta-bench that did not record resets: these have no marks")
     if not panels:
         raise UserError(f"{folder}: no method is done on any of these streams: run the same command again")
     return Curves(tuple(panels), tuple(notes))
 
 
 def line(row: Row, number: int, stream: str, store: Store) -> Curve | None:
-    """A row's curve on a stream; None where no seed of it is done."""
+    """A row's curve on a stream; None if no seed is done."""
     done = [record for record in row.records if record.cell.name == stream and record.status == "done"]
     if not done:
         return None
@@ -122,8 +120,8 @@ def _panel(axes: Axes, panel: Panel) -> None:
             line.images,
             line.accuracy,
             **look._asdict(),
-            markevery=(line.number * steps // len(panel.lines) % steps, steps),  # each row's markers at other places
-            linewidth=max(1.3, 2.1 - 0.25 * line.number),  # where rows agree, the first shows beside the later ones
+            markevery=(line.number * steps // len(panel.lines) % steps, steps),  # stagger the markers of rows
+            linewidth=max(1.3, 2.1 - 0.25 * line.number),  # where rows overlap, earlier ones stay visible
             label=line.label,
         )
         if line.spread.any():

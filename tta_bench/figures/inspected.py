@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, require_known
 from tta_bench.figures import style
 from tta_bench.inspect.inspection import Inspection
 
@@ -33,9 +33,7 @@ def read(folder: Path, tasks: Sequence[str], needs: Sequence[str]) -> Inspection
     for name in needs:
         if not len(getattr(found, name)):
             raise UserError(f"{folder}: {MISSING[name.split('_')[0]].format(method=found.method)}")
-    for task in tasks:
-        if task not in found.tasks:
-            raise UserError(f"{folder}: no task '{task}'{did_you_mean(task, found.tasks)}")
+    require_known(tasks, found.tasks, f"{folder}: no task")
     return found
 
 
@@ -71,7 +69,7 @@ def examples(found: Inspection, tasks: Sequence[str]) -> list[Example]:
 def grid(shown: Sequence[Example], titles: Sequence[str], width: float, row: float, extra: float) -> tuple[Figure, Any]:
     """A figure with a line of panels for each example: its original, if there is one, its image, and the maps.
 
-    A square image takes `row` inches of height; `titles` are those of the maps. Returns the figure and the maps' axes.
+    A square image takes `row` inches of height; `titles` are the maps' titles. Returns the figure and the maps' axes.
     """
     first = shown[0]
     pictures = ["original", "corrupted"] if first.original is not None else ["corrupted"]

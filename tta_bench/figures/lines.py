@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, require_known
 from tta_bench.figures import style
 from tta_bench.records.store import Store
 from tta_bench.report import sweep
@@ -45,16 +45,14 @@ class Chart:
 
 
 def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Chart:
-    """The rows of a folder at every value of an axis, all of them or those asked for."""
+    """All rows of a folder, or these, at every value of an axis."""
     records = Store.open(folder).records()
     try:
         found = sweep.points(records, axis, where)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     known = sweep.labels(found)
-    for name in methods:
-        if name not in known:
-            raise UserError(f"{folder}: no row '{name}'{did_you_mean(name, known)}")
+    require_known(methods, known, f"{folder}: no row")
     lines = []
     for number, label in enumerate(known):
         scores = [point.average(label) for point in found]
@@ -62,9 +60,7 @@ def data(folder: Path, axis: str, methods: Sequence[str] = (), where: Sequence[F
         spread = tuple(score.std or 0.0 for score in scores)
         lines.append(ChartLine(label, number, tuple(score.mean for score in scores), spread, tuple(seen)))
     kept = [line for line in lines if not methods or line.label in methods]
-    notes = tuple(
-        f"Left out where it is not done: {line.label}" for line in kept if any(map(math.isnan, line.accuracy))
-    )
+    notes = tuple(f"Incomplete: {line.label}" for line in kept if any(map(math.isnan, line.accuracy)))
     if all(math.isnan(value) for line in kept for value in line.accuracy):
         raise UserError(f"{folder}: none of these rows is done at any value: run the same command again")
     live = axis == "stream_speed" and any(is_live(point.found) for point in found)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tta_bench.errors import UserError, clean, did_you_mean
+from tta_bench.errors import UserError, clean, require_known
 from tta_bench.inspect.inspection import is_inspection
 from tta_bench.report.choose import Filter, comparison
 from tta_bench.report.rows import Comparison, Row
@@ -17,21 +17,18 @@ from tta_bench.report.values import Value, spread
 
 
 def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Comparison:
-    """The rows of a run, or those of some methods in the order asked for."""
+    """The rows of a run, or these, in this order."""
     if is_inspection(folder):
         raise UserError(f"{folder} is an inspection, and this figure needs a run's folder: tta-bench run makes one")
     found = comparison(Runs([folder]).records, where)
     found = replace(found, rows=tuple(replace(row, label=clean(row.label)) for row in found.rows))
-    known = [row.label for row in found.rows]
-    for name in methods:
-        if name not in known:
-            raise UserError(f"{folder}: no row '{name}'{did_you_mean(name, known)}")
+    require_known(methods, [row.label for row in found.rows], f"{folder}: no row")
     rows = tuple(row for name in methods for row in found.rows if row.label == name)
     return replace(found, rows=rows or found.rows)
 
 
 def average(row: Row, tasks: Sequence[str]) -> Value:
-    """The mean accuracy in percent over all tasks, then over seeds; only where every task is there for every seed.
+    """The mean accuracy in percent over all tasks, then over seeds; only if every seed has every task.
 
     Scaled after the mean, unlike the tables': the last bit would change the bytes of an SVG.
     """

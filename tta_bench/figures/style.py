@@ -66,7 +66,7 @@ def look(number: int) -> Look:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Everything drawn and saved inside has the looks above; nothing outside is changed."""
+    """Draw and save with the settings above; settings outside the block stay unchanged."""
     try:
         import matplotlib
     except ImportError as error:

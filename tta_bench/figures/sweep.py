@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Accuracy in percent at each value of a setting, all else equal, and that of a row without the setting."""
+    """Accuracy in percent at each value of a setting, all else equal, with a row without the setting for comparison."""
 
     setting: str
     axis: str  # what its paper calls the setting
@@ -45,14 +45,11 @@ def data(folder: Path, setting: str = "", methods: Sequence[str] = (), where: Se
     try:
         return _of_setting(folder, setting, methods, where)
     except UserError:
-        axes = varying(matching(Store.open(folder).records(), where)) if is_run(folder) else []
+        is_run = Store(folder).manifest.is_file()
+        axes = varying(matching(Store.open(folder).records(), where)) if is_run else []
         if setting or len(axes) != 1:
             raise
         return lines.data(folder, axes[0], methods, where)
-
-
-def is_run(folder: Path) -> bool:
-    return Store(folder).manifest.is_file()
 
 
 def _of_setting(folder: Path, setting: str, methods: Sequence[str], where: Sequence[Filter]) -> Sweep:

@@ -30,7 +30,7 @@ class Planes:
 
 
 def data(folder: Path, tasks: Sequence[str] = ()) -> Planes:
-    """Both planes, each fitted on all images of the tasks asked for."""
+    """Both planes, each fitted on all images of these tasks."""
     found = inspected.read(folder, tasks, needs=("shift_first", "shift_last"))
     chosen = inspected.chosen(found, tasks)
     if len(chosen) < LEAST:

@@ -1,1 +1,1 @@
-"""Hashes that tell whether a result is still valid: of code (`code.py`) and of the files that settings name."""
+"""Hashes that show whether a result is still valid: of code (`code.py`) and of the files that settings name."""

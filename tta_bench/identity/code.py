@@ -25,25 +25,25 @@ from tta_bench.identity.syntax import OWN, for_type_checkers, syntax
 HARNESS = (
     *(
         "runs.runner",
-        "runs.session",
+        "runs.adapter",
         "runs.adaptation",
-        "runs.answers",
+        "runs.logits",
         "runs.host",
         "runs.scores",
         "runs.prepared",
-        "runs.fairness",
+        "runs.side_effects",
         "runs.standby",
         "method",
         "registry",
         "settings",
     ),
     *("models.source", "models.packaged", "models.weights", "models.checkpoint", "models.precision"),
-    *("data.loading", "data.cache", "data.images", "data.seeding"),
+    *("models.cifar_nets", "data.loading", "data.cache", "data.images", "data.seeding"),
     *("streams.stream", "streams.scenarios", "streams.orders", "streams.schedule", "records.live"),
     *("measure.metrics", "measure.confidence", "measure.clock", "measure.cost"),
     *("measure.memory", "measure.process", "measure.flops"),
 )
-# Hashed modules import these, but they change no number that the cell does not name itself.
+# Hashed modules import these, but they cannot affect results.
 SHAPES_NOTHING = frozenset(
     {
         "tta_bench",
@@ -110,7 +110,7 @@ def class_hash(cls: type, packages: frozenset[str] = frozenset()) -> str:
 
 
 def base_modules(cls: type) -> list[str]:
-    """The other modules that a class inherits from, without those of Python, torch and tta-bench."""
+    """The other modules that a class inherits from, except Python's, torch's and tta-bench's."""
     known = {*sys.stdlib_module_names, "torch", OWN}
     found = dict.fromkeys(part.__module__ for part in cls.__mro__ if part.__module__ != cls.__module__)
     return [module for module in found if module.partition(".")[0] not in known]

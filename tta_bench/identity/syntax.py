@@ -14,7 +14,7 @@ LIMITS = frozenset({"passes_per_image", "slower_than_source"})
 
 def syntax(source: str, packages: Collection[str] = (OWN,)) -> str:
     """The syntax tree as text, without what changes no number; the same in every Python version."""
-    return "".join(_dump(_without_prose(ast.parse(source), packages)))
+    return "".join(_dump(_RemoveProse(packages).visit(ast.parse(source))))
 
 
 def for_type_checkers(node: ast.AST) -> bool:
@@ -67,11 +67,6 @@ class _RemoveProse(ast.NodeTransformer):
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             return None
         return self.generic_visit(node)
-
-
-def _without_prose(tree: ast.Module, packages: Collection[str]) -> ast.AST:
-    stripped: ast.AST = _RemoveProse(packages).visit(tree)
-    return stripped
 
 
 def _dump(node: Any) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter  # bound now: a method that replaces time.perf_counter changes no time of ours
+from time import perf_counter  # bound now, so that a method that replaces time.perf_counter cannot change our times
 from typing import Any
 
 import torch

@@ -33,7 +33,7 @@ def _lanes(count: int) -> NDArray[np.int32]:
 
 
 def contradiction(record: Record, predictions: Predictions) -> str:
-    """How a record's scores differ from those of its predictions; empty if they agree."""
+    """How a record's scores contradict its predictions; empty if they agree."""
     for name, score in vars(scores_of(predictions, record.cell.spec.tasks)).items():
         if not _same(score, recorded := getattr(record.scores, name)):
             return f"its {name} is {recorded}, but its predictions give {score}"

@@ -78,7 +78,7 @@ def _set_handlers(before: dict[int, Any]) -> None:
 
 
 def open_files() -> list[str]:
-    """Paths of the files that this process has open; empty where the system does not tell."""
+    """Paths of the files that this process has open; empty if the system does not provide them."""
     found = []
     for file in Path("/proc/self/fd").glob("*"):
         with suppress(OSError):

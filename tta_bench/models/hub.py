@@ -162,7 +162,7 @@ def _create(config: Config, path: Path) -> nn.Module:
     # A model's own arguments only: create_model itself could be made to load another file.
     reserved = config.model_args.keys() & inspect.signature(timm.create_model).parameters.keys()
     if reserved:
-        raise UserError(f"{path}: model_args: '{min(reserved)}' is no argument of an architecture")
+        raise UserError(f"{path}: model_args: '{min(reserved)}' is not an argument of an architecture")
     about = {
         "mean": config.mean,
         "std": config.std,

@@ -37,7 +37,7 @@ def without_path(name: str) -> str:
 
 
 def stamp(name: str) -> str | None:
-    """A text that changes when a model's weights may have changed; None if only loading them can tell."""
+    """A text that changes when a model's weights may have changed; None if that is known only after loading them."""
     files, is_packaged = model_files(name), packaged.owns(name)
     if is_packaged and not files:
         return None

@@ -64,7 +64,7 @@ def installed() -> Group:
 
 
 def owns(name: str) -> bool:
-    """Whether a name is that of an installed model, or starts with the prefix of an installed family."""
+    """Whether a name names an installed model, or starts with the prefix of an installed family."""
     return _entry_name(name) in installed().claims
 
 
@@ -83,10 +83,10 @@ def describe(name: str) -> PackagedModel:
     found, (prefix, colon, rest) = entry(_entry_name(name)), name.partition(":")
     if isinstance(found, PackagedModel):
         if colon:
-            raise UserError(f"model '{prefix}' is no family of models: use --model {prefix}")
+            raise UserError(f"model '{prefix}' is not a family: use --model {prefix}")
         return found
     if not rest:
-        raise UserError(f"'{name}' is a family of models: use --model {found.usage}")
+        raise UserError(f"'{name}' is a family: use --model {found.usage}")
     with third_party(f"model '{name}' of {owner(name)} cannot be described"):
         picked = found.pick(rest)
     _require_described(name, picked, PackagedModel)

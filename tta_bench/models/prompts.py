@@ -22,7 +22,7 @@ HEADER = "tta_bench_prompts"
 
 
 class PromptTraining(Protocol):
-    """What a method's `prompt_training` makes of a source model: prompts that learn from labelled source images."""
+    """What a method's `prompt_training` returns: prompts that learn from labelled source images."""
 
     def step(self, images: Tensor, labels: Tensor) -> float:
         """Learn from one batch; returns its loss."""
@@ -31,7 +31,7 @@ class PromptTraining(Protocol):
         """Logits of the model with the prompts."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """What the method reads again from the file."""
+        """The tensors to save, which the method loads again."""
 
 
 def trainers() -> dict[str, Callable[..., PromptTraining]]:
@@ -41,7 +41,7 @@ def trainers() -> dict[str, Callable[..., PromptTraining]]:
 
 
 def choose(asked: str) -> str:
-    """The method to train prompts for: the one that was asked for, or the only one."""
+    """The method to train prompts for: the given one, or the only one."""
     known = sorted(trainers())
     if asked in known or (not asked and len(known) == 1):
         return asked or known[0]
@@ -61,7 +61,7 @@ def train_prompts(
     seed: int,
     command: str,
 ) -> float:
-    """Train prompts with a source model that stays as it is, save them, and return accuracy on `test`."""
+    """Train prompts with a frozen source model, save them, and return accuracy on `test`."""
     refuse_bad_output(target.out)
     device = target.device
     steps = epochs * math.ceil(len(train(0).ids) / batch_size)
@@ -81,7 +81,7 @@ def train_prompts(
 def _class(name: str) -> Any:
     try:
         return registry.installed().load(name)
-    except UserError:  # another method's trouble
+    except UserError:  # not this method's problem
         return None
 
 

@@ -81,7 +81,7 @@ def _trained(name: str, path: Path) -> nn.Module:
 
 
 def _remove_normalisation(state: dict[str, Tensor], kind: Kind, path: Path) -> None:
-    """Drop mean and std from weights: the harness normalises. Refuses those of other images."""
+    """Drop mean and std from weights: the harness normalises. Refuses other values than expected."""
     for buffer, expected in (("mu", kind.mean), ("sigma", kind.std)):
         found = state.pop(buffer, None)
         if found is not None and not (found == expected).all():

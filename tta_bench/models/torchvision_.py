@@ -60,6 +60,9 @@ def _cache() -> Path:
 
 
 def _trained(name: str, weights: str, path: Path | None) -> nn.Module:
+    from torch import nn
+    from torchvision import models
+
     from tta_bench.models.checkpoint import fill
     from tta_bench.models.weights import read_state, refuse_unreadable
 
@@ -68,11 +71,11 @@ def _trained(name: str, weights: str, path: Path | None) -> nn.Module:
     refuse_unreadable(path)
     _refuse_damaged(path)
     state = read_state(path)
-    network = _create(name)
-    head = next((key for key, part in reversed([*network.named_modules()]) if _is_linear(part)), None)
+    network: nn.Module = models.get_model(name, weights=None)
+    head = next((key for key, part in reversed([*network.named_modules()]) if isinstance(part, nn.Linear)), None)
     rows = state.get(f"{head}.weight")
     if rows is not None and len(rows) != len(entry.meta["categories"]):
-        network = _create(name, num_classes=len(rows))
+        network = models.get_model(name, weights=None, num_classes=len(rows))
     fill(network, state, path, f"'tv:{name}'")
     _describe(network, entry, len(rows) if rows is not None else len(entry.meta["categories"]))
     return network
@@ -114,19 +117,6 @@ def _entry(name: str, weights: str, path: Path | None) -> Any:
             f"as in --model tv:{name}.{next(iter(entries))}={path}"
         )
     return (published or list(entries.values()))[0]
-
-
-def _create(name: str, **changes: Any) -> nn.Module:
-    from torchvision import models
-
-    network: nn.Module = models.get_model(name, weights=None, **changes)
-    return network
-
-
-def _is_linear(part: nn.Module) -> bool:
-    from torch import nn
-
-    return isinstance(part, nn.Linear)
 
 
 def _downloaded(name: str, entry: Any) -> Path:

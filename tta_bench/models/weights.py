@@ -29,7 +29,7 @@ def from_hub(name: str) -> nn.Module:
     """A network with the weights of its tag, from the local cache or the hub.
 
     Cached weights are loaded without asking the hub: it is not reached from many clusters, where its client tries for
-    54 s before it gives up, and a run should not change because somebody uploads new weights.
+    54 s before it gives up, and new uploads must not change a run.
     """
     import timm
 
@@ -122,7 +122,7 @@ def refuse_unknown(name: str, where: str = "") -> None:
 
 def _from_state(name: str, path: Path) -> nn.Module:
     state = read_state(path)
-    head = state.get(f"{_head_name(name)}.weight")
+    head = state.get(f"{getattr(_config(name), 'classifier', None) or 'head'}.weight")
     network = create(name) if head is None else create(name, num_classes=len(head))
     fill(network, state, path, f"'{name}'")
     return network
@@ -208,10 +208,6 @@ def create(name: str, **changes: Any) -> nn.Module:
     except (RuntimeError, TypeError) as error:  # a tag that does not exist, a model without classes
         raise UserError(f"model '{name}' cannot be built: {reason(error, 200)}") from error
     return network
-
-
-def _head_name(name: str) -> str:
-    return str(getattr(_config(name), "classifier", None) or "head")
 
 
 def _config(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Packs a run folder into one zip: manifest, commands, warnings, records and predictions, nothing else.
 
 The same folder gives the same bytes: names are sorted, and no date, owner or permission of this machine is kept.
-Another version of zlib may compress otherwise; what is in the file stays the same.
+Another version of zlib may compress differently; the content stays the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ def pack(folder: Path, out: Path, methods: Collection[str] = ()) -> int:
     records = _chosen(store, methods)
     try:
         with open_whole(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-            for name, content in _members(store, records):
+            size = 0
+            for name, content in _files(store, records):
+                size += len(content)
+                if size > MOST_UNPACKED:
+                    raise UserError(f"{folder}: more than {MOST_UNPACKED:,} bytes: choose some rows with --methods")
                 info = zipfile.ZipInfo(name, EPOCH)
                 info.create_system, info.external_attr = 3, MODE
                 archive.writestr(info, content, zipfile.ZIP_DEFLATED, compresslevel=9)
@@ -61,18 +65,9 @@ def _chosen(store: Store, methods: Collection[str]) -> list[Record]:
     return found
 
 
-def _members(store: Store, records: list[Record]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents in a fixed order; damaged predictions are a UserError."""
-    size = 0
-    for name, content in _files(store, records):
-        size += len(content)
-        if size > MOST_UNPACKED:
-            raise UserError(f"{store.folder}: more than {MOST_UNPACKED:,} bytes: choose some rows with --methods")
-        yield name, content
-
-
 def _files(store: Store, records: list[Record]) -> Iterator[tuple[str, bytes]]:
-    store.past_commands()  # readable, or one line
+    """Names and contents in a fixed order; damaged predictions are a UserError."""
+    store.past_commands()  # refuses unreadable ones
     yield "manifest.json", read_whole(store.manifest)
     for place in (store.commands, store.warning_files):
         for path in sorted(place.glob("[!.]*")):

@@ -1,4 +1,4 @@
-"""Unpacks a stranger's packed run. Names, kinds and sizes are checked in the index before anything is written.
+"""Unpacks an untrusted packed run. Names, kinds and sizes are checked in the index before anything is written.
 
 A zip ends with its index. We read the last bytes ourselves: a forged index would make `zipfile` take gigabytes.
 """
@@ -20,7 +20,7 @@ from tta_bench.records.reading import MOST_TEXT
 
 END = struct.Struct("<4s4H2LH")  # the last bytes of a zip without a comment
 LONGEST_ENTRY = 400  # bytes of the index for one file
-LONG = 20  # bytes before the end: where a zip of more than 4 GiB says so
+LONG = 20  # bytes before the end, where a zip of more than 4 GiB has another record
 NAMES = re.compile(r"manifest\.json|commands/\w[\w.-]*\.json|warnings/[\w-]+\.txt|cells/\w[\w.-]*\.(json|npy)")
 AGAIN = "make it with `tta-bench pack`"
 
@@ -44,7 +44,7 @@ def unpack_run(file: Path, into: Path, most: int = MOST_PACKED) -> None:
 
 
 def _check_end(file: Path, size: int) -> None:
-    """Refuse what is no zip, and an index that is larger than its files need."""
+    """Refuse a file that is not a zip, and an index larger than its files need."""
     with file.open("rb") as content:
         content.seek(max(size - END.size - LONG, 0))
         last = content.read()
@@ -59,14 +59,14 @@ def _check_end(file: Path, size: int) -> None:
 
 
 def _check(members: list[zipfile.ZipInfo], where: str) -> int:
-    """Refuse names, kinds and sizes that no packed run has; returns the bytes of all files."""
+    """Refuse names, kinds and sizes that `pack` never writes; returns the bytes of all files."""
     seen: set[str] = set()
     for member in members:
         name = clean(member.filename)[:100]
         if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
             raise UserError(f"{where}: '{name}' is a link or a device, not a file: refused")
         if not NAMES.fullmatch(member.filename):
-            raise UserError(f"{where}: has a file named '{name}', which no packed run has: refused")
+            raise UserError(f"{where}: has a file named '{name}', which `tta-bench pack` never writes: refused")
         if member.filename.lower() in seen:
             raise UserError(f"{where}: has two files named '{name}': refused")
         most = MOST_BYTES if name.endswith(".npy") else MOST_TEXT

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from tta_bench.checked import readers as read
 from tta_bench.checked.annotations import Count
@@ -19,3 +19,14 @@ class Asked:
     )
     amp: Literal["bf16"] | None = option(None, "adapt in mixed precision; changes results slightly", choices=("bf16",))
     compile: bool = option(False, "compile the model: slower start, faster batches")
+
+    @property
+    def mode(self) -> dict[str, Any]:
+        """The options that are not at their defaults, apart from the limit; another mode is another row of a table."""
+        own = {f.name: (getattr(self, f.name), f.default) for f in fields(Asked) if f.name != "limit"}
+        return {name: value for name, (value, default) in own.items() if value != default}
+
+    @property
+    def newer(self) -> dict[str, Any]:
+        """The part of the mode that was no option yet when keys got their form: only then is it in a key."""
+        return {name: value for name, value in self.mode.items() if name not in ("amp", "compile")}

@@ -11,6 +11,7 @@ from typing import Any
 
 from tta_bench.checked import validate
 from tta_bench.errors import UserError
+from tta_bench.records.asked import Asked
 from tta_bench.records.conditions import Conditions
 from tta_bench.records.spec import CellSpec, Short
 
@@ -40,7 +41,7 @@ FLAT = (
     *("stream", "source", "model", "weights", "mean", "std", "batch_size", "limit", "device", "amp", "compile"),
     *("harness", "images", "scenario_settings", "seed_is_set", "live"),
 )
-_OF_SPEC = {f.name for f in fields(CellSpec)}.intersection(FLAT)
+_OF_SPEC = {f.name for f in fields(CellSpec)}.intersection((*FLAT, *(f.name for f in fields(Asked))))
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ class Cell:
         """What identifies this cell, by name: the form of keys and files."""
         spec, found = self.spec, self.found
         own = {"settings": found.settings, "data": self.data, "seed_is_set": "seed" in spec.settings}
-        return {name: own[name] if name in own else getattr(spec if name in _OF_SPEC else found, name) for name in FLAT}
+        flat = {name: own[name] if name in own else getattr(spec if name in _OF_SPEC else found, name) for name in FLAT}
+        return {**flat, **spec.newer}
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, Any], label: str, where: str) -> Cell:
@@ -122,4 +124,4 @@ class Cell:
 def unequal_parts(one: Cell, other: Cell) -> list[str]:
     """The names of what two cells differ in."""
     first, second = one.flat(), other.flat()
-    return [name for name in FLAT if first[name] != second[name]]
+    return [name for name in {**first, **second} if first.get(name) != second.get(name)]

@@ -50,8 +50,7 @@ class Conditions:
     weights: str
     images: str  # everything that describes them: version, code, digest, the suite's `data`
     order: str  # digest of the image ids in stream order
-    amp: str | None
-    compile: bool
+    mode: tuple[tuple[str, Any], ...]  # precision, compilation and the like, where they are not the plain ones
     stream_speed: str = WAITS  # with its clock, and who answers while a method is busy
     speed_options: str = field(default="", compare=False)  # the speed as `tta-bench run` takes it
     scenario_options: str = field(default="", compare=False)  # the scenario as `tta-bench run` takes it
@@ -72,8 +71,7 @@ class Conditions:
             weights=found.weights,
             images=f"version {spec.suite_version}, {found.data_code}, {found.images}, {description}",
             order=found.stream,
-            amp=spec.amp,
-            compile=spec.compile,
+            mode=tuple(spec.mode.items()),
             stream_speed=live.label,
             speed_options=live.options,
             scenario_options=" ".join([f"--scenario {spec.scenario}", *_settings(spec, "--{} {}")]),
@@ -106,10 +104,6 @@ class Conditions:
     @property
     def limit_option(self) -> str:
         return "without --limit" if self.limit is None else f"with --limit {self.limit}"
-
-    @property
-    def mode(self) -> tuple[str | None, bool]:
-        return self.amp, self.compile
 
 
 def scenario_label(spec: CellSpec) -> str:

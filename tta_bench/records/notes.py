@@ -30,6 +30,7 @@ class Command:
     tasks: tuple[str, ...]  # in the order of the columns
     methods: tuple[str, ...]  # in the order of the rows
     chosen: dict[str, str] = field(default_factory=dict)  # by row label: a sentence on how its settings were chosen
+    options: dict[str, Any] = field(default_factory=dict)  # of `run`, where they are not at their defaults
 
 
 def create_manifest(run: RunFolder, manifest: Manifest) -> None:

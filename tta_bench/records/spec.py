@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from tta_bench.checked.annotations import Count, Name, Seed, Whole
+from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 
 Short = Annotated[str, Meta(max_length=1000, title="text of at most 1,000 characters")]
@@ -23,7 +24,7 @@ Tasks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1000)]
 
 
 @dataclass(frozen=True)
-class CellSpec:
+class CellSpec(Asked):
     """A request for one method on one stream with one seed. Any process can resolve it."""
 
     suite: Name
@@ -37,9 +38,6 @@ class CellSpec:
     settings: dict[str, Any]  # as given; the method's defaults fill in the rest
     model: Short
     batch_size: Count
-    limit: Count | None = None
-    amp: Name | None = None
-    compile: bool = False
     scenario_settings: dict[str, Any] = field(default_factory=dict)
     live: Live | None = None  # None: the stream waits for the method
     paper: str = field(default="", compare=False)  # of the suite: its tables need exactly named weights

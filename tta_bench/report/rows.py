@@ -189,8 +189,9 @@ def differing(cell: Cell, others: Iterable[Cell]) -> list[str]:
 
 
 def _speed_marks(cell: Cell) -> list[str]:
-    """The precision and compilation of a row, where they are not the plain ones."""
-    return [*([cell.spec.amp] if cell.spec.amp else []), *(["compiled"] if cell.spec.compile else [])]
+    """The precision, compilation and other options of a row, where they are not at their defaults."""
+    words = {"amp": cell.spec.amp, "compile": "compiled"}
+    return [words.get(name) or f"{name}={_word(value)}" for name, value in cell.spec.mode.items()]
 
 
 def _word(value: Any) -> str:

@@ -12,11 +12,12 @@ from tta_bench.records import output
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
-from tta_bench.runs.listing import Watcher, finished, run_specs
 from tta_bench.runs.options import RUNS, RunOptions
+from tta_bench.runs.resume import finished, run_specs
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import row_of, specs
 from tta_bench.runs.tuned import with_tuned
+from tta_bench.runs.watcher import Watcher
 from tta_bench.runs.workers import Workers
 from tta_bench.suites.suite import Suite, load
 
@@ -56,6 +57,7 @@ def launch(
 
     `check` refuses wrong data, weights or settings; by default this process does so, and keeps what it has loaded.
     """
+    given = options.to_json()
     suite, options, chosen = resolve(options)
     requests, site = specs(suite, options), options.site
     folder = Path(options.out or RUNS / suite.name)
@@ -73,7 +75,7 @@ def launch(
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
     said = {row_of(label, suite, options).label: sentence for label, sentence in chosen.items()}
-    store.note_command(command, options.tasks or suite.tasks, labels, said)
+    store.note_command(command, options.tasks or suite.tasks, labels, said, given)
     return Launch(suite, requests, site, store, place, old, damaged)
 
 

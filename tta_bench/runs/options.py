@@ -141,6 +141,12 @@ class RunOptions(Site, Asked):
             own["scenario"] = _with_settings(own.get("scenario") or "normal", chosen)
         return cls(**own)
 
+    def to_json(self) -> dict[str, Any]:
+        """The options that are not at their defaults, for `of`."""
+        given = {f.name: (getattr(self, f.name), read_one(f, None)) for f in fields(self)}
+        found = {name: _plain(value) for name, (value, default) in given.items() if value != default}
+        return {**found, **({"scenario": self.protocol.name, **self.protocol.settings} if "scenario" in found else {})}
+
     @property
     def protocol(self) -> Scenario:
         """The scenario as the object that makes streams."""
@@ -154,6 +160,13 @@ class RunOptions(Site, Asked):
     @property
     def site(self) -> Site:
         return Site(**part(Site, self))
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; a suite by its name."""
+    if isinstance(value, Path | Suite):
+        return value.name if isinstance(value, Suite) else str(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _place(f: Field[Any]) -> tuple[int, bool]:

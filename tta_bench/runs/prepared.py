@@ -77,7 +77,7 @@ def digest(cell: Cell) -> str:
         "code": (cell.found.method_code, cell.found.harness, cell.found.data_code),
         "source": cell.found.source,
         "model": (cell.spec.model, cell.found.weights, cell.found.mean, cell.found.std, str(cell.data)),
-        "run": (cell.spec.batch_size, cell.found.device, cell.spec.amp, cell.spec.compile),
+        "run": (cell.spec.batch_size, cell.found.device, cell.spec.mode),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 

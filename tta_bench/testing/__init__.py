@@ -49,9 +49,7 @@ def check_promises(
             with restored():
                 holds(subject)
             complaint = None
-        except BrokenPromise as broken:
-            complaint = str(broken)
-        except UserError as error:
+        except (BrokenPromise, UserError) as error:
             complaint = str(error)
         except (Exception, SystemExit) as error:  # third-party code may raise anything
             complaint = f"raised {reason(error)}"
@@ -61,7 +59,7 @@ def check_promises(
 
 
 def _on_own_model(method: str | type[Method], given: dict[str, Any]) -> Subject:
-    """The ViT, unless only the ResNet is taken."""
+    """The ViT, or the ResNet if the method accepts only that."""
     vit, resnet = Subject(method, given, tiny_vit, PIXELS), Subject(method, given, tiny_resnet, 2 * PIXELS)
     for subject in (vit, resnet):
         try:

@@ -94,7 +94,9 @@ def compare_sides(old: Side, new: Side, prepared: Bench, limits: Limits) -> Resu
     gate = RatioGate(limits.tolerance, _noise(old, prepared, limits.show))
     pairs = {name: Pair(name, old.step(name), new.step(name)) for name in same}
     _measure(pairs, prepared, lambda pair: gate.decides(pair.ratio), limits.budget, limits.show)
-    verdicts += [gate.verdict(name, pair.ratio, f"both side by side, {_rounds(pair)}") for name, pair in pairs.items()]
+    for name, pair in pairs.items():
+        rounds = f"{len(pair.base_seconds)} passes over {len(pair.base_seconds[0])} batches"
+        verdicts.append(gate.verdict(name, pair.ratio, f"both side by side, {rounds}"))
     return Result(verdicts, _baseline(prepared, gate.noise.reach, now, {}), _noise_note(gate))
 
 
@@ -185,7 +187,3 @@ def _same_counts(name: str, then: Timing, now: Timing) -> Verdict:
     summary = f"fewer {' and '.join(fewer)} than the baseline" if fewer else "the same counts as the baseline"
     per_image = f"{now.sample_forwards / now.images:.4g} forwards and {now.sample_backwards / now.images:.4g} backwards"
     return Verdict(name, "ok", f"{summary}: {per_image} per image, {now.optimizer_steps} optimiser steps")
-
-
-def _rounds(pair: Pair) -> str:
-    return f"{len(pair.base_seconds)} passes over {len(pair.base_seconds[0])} batches"

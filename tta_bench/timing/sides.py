@@ -84,7 +84,7 @@ class ChildSide:
         return partial(self._ask, label)
 
     def twin(self, label: str) -> Step:
-        # In a process of its own, as the other revision is: two processes may differ by where their memory lies.
+        # In its own process, as the other revision: two processes may differ in their memory layout.
         self._twin = self._twin or self._start_twin()
         return self._twin.step(label)
 

@@ -13,17 +13,17 @@ SHOWN = 10  # failures of one check that are listed
 CHECKS = {
     "files": "digests, keys, names and content of records and predictions agree",
     "scores": "accuracies and calibration errors follow from the predictions",
-    "counts": "batches, times and dates are those of a run",
+    "counts": "batches, times and dates are consistent",
     "once": "each cell has one result",
-    "suites": "data and version are those of the suite of this name",
+    "suites": "data and version match the suite of this name",
     "orders": "images come in the order of suite, task, scenario and seed",
-    "labels": "labels are those of the data",
-    "images": "pixels are those that this machine makes",
-    "weights": "source weights are the published ones",
+    "labels": "labels match the data",
+    "images": "pixels match the ones made on this machine",
+    "weights": "source weights match the published ones",
     "source": "Source scores its reference",
     "tables": "tables in the report folder follow from the records",
     "apart": "the process that adapted had no labels",
-    "rerun": "cells that ran again here gave the same predictions",
+    "rerun": "cells run again here gave the same predictions",
 }
 
 
@@ -68,7 +68,7 @@ class Audit:
         return [finding for finding in self.findings if finding.verdict == verdict]
 
     def lines(self) -> Iterator[tuple[Verdict, str]]:
-        """The findings for a reader: each check in one line, and below it what fails and what is not known."""
+        """The findings for a reader: each check in one line, and below it what fails or could not be checked."""
         for check, promise in CHECKS.items():
             found = [finding for finding in self.findings if finding.check == check]
             counts = Counter(finding.verdict for finding in found)
@@ -90,7 +90,7 @@ class Audit:
                     yield quiet, f"  {quiet}, {count:,} times: {why}"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but what simply holds, which is counted."""
+        """Failures and open checks; checks that hold are only counted."""
         counts = {check: dict(Counter(f.verdict for f in self.findings if f.check == check)) for check in CHECKS}
         shown = [vars(finding) for finding in self.findings if finding.verdict != "holds" or finding.text]
         return {"ok": not self.failures, "checks": {k: v for k, v in counts.items() if v}, "findings": shown}

@@ -22,7 +22,7 @@ Found = tuple[Record, Store]
 def verify(addresses: Sequence[Address], root: Path | None = None) -> tuple[Audit, list[Found]]:
     """Check all records of run folders; returns the findings, and the records whose files are intact.
 
-    A damaged file is a finding, and the others are checked all the same.
+    A damaged file is a finding; the others are still checked.
     """
     audit = Audit()
     folders = {folder.resolve(): folder for folder in map(run_folder, addresses)}  # each once
@@ -44,7 +44,7 @@ def verify(addresses: Sequence[Address], root: Path | None = None) -> tuple[Audi
 def _open(folder: Path, audit: Audit) -> Store:
     store = Store(folder)
     if not store.manifest.is_file():
-        Store.open(folder)  # says that this is not a run folder
+        Store.open(folder)  # raises: this is not a run folder
     try:
         store.read_manifest()
         store.past_commands()
@@ -97,7 +97,7 @@ def _other_suite(record: Record, store: Store) -> str:
     try:
         owner = store.read_manifest().suite
     except UserError:
-        return ""  # noted already
+        return ""  # already a finding
     suite = record.cell.spec.suite
     return "" if suite == owner else f"belongs to suite '{suite}', its folder to '{owner}'"
 
@@ -124,5 +124,5 @@ def _check_once(found: Sequence[Found], audit: Audit) -> None:
 
 
 def _without(path: Path, error: UserError) -> str:
-    """The message without the name of the file, which a finding has already."""
+    """The message without the file's name, which the finding has."""
     return str(error).removeprefix(f"{path}: ")

@@ -1,4 +1,4 @@
-"""What a record must share with what is published: the suite's data, the weights, and Source's accuracy."""
+"""Compares records with published facts: the suite's data, the weights, and Source's accuracy."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def check_suite(cell: Cell, audit: Audit, where: str) -> None:
         audit.unknown("suites", where, str(error))
         return
     if suite.version != cell.spec.suite_version:
-        audit.unknown("suites", where, f"is of version {cell.spec.suite_version} of its suite, here is {suite.version}")
+        audit.unknown("suites", where, f"made with suite version {cell.spec.suite_version}, not {suite.version}")
         return
     strange = [task for task in cell.spec.tasks if task not in suite.tasks]
     complaint = f"suite '{suite.name}' has no task '{strange[0]}'" if strange else ""
     if cell.spec.data != suite.data:
-        complaint = f"its data are {json.dumps(cell.spec.data)}, those of suite '{suite.name}' {json.dumps(suite.data)}"
+        complaint = f"its data are {json.dumps(cell.spec.data)}, suite '{suite.name}' has {json.dumps(suite.data)}"
     audit.judge("suites", where, complaint)
 
 
 def check_weights(cell: Cell, audit: Audit, where: str) -> None:
-    """Compare the hash of a cell's source weights with that of the packaged model."""
+    """Compare the hash of a cell's source weights with the packaged model's."""
     try:
         expected = published_weights(cell.spec.model)
     except UserError as error:
@@ -57,7 +57,7 @@ def check_weights(cell: Cell, audit: Audit, where: str) -> None:
 
 @cache
 def published_weights(model: str) -> str:
-    """The hash of a packaged model's weights; UserError if there is none to compare with."""
+    """The hash of a packaged model's weights; UserError if there is nothing to compare with."""
     if model not in packaged.installed().claims:
         raise UserError(f"no published hash of the weights of '{model}'")
     paths = packaged.describe(model).files
@@ -90,7 +90,7 @@ def check_source(record: Record, audit: Audit, where: str) -> None:
     cell = record.cell
     if cell.spec.method != BASELINE:
         return
-    if cell.spec.limit is not None or cell.spec.amp or cell.spec.scenario not in FREE_OF_ORDER:
+    if cell.spec.limit is not None or cell.spec.amp or cell.spec.newer or cell.spec.scenario not in FREE_OF_ORDER:
         audit.unknown("source", where, "no reference for a part of a stream, another precision or an uneven order")
         return
     for task in cell.spec.tasks:

@@ -1,4 +1,4 @@
-"""Runs cells again, drawn by lot, and compares what they predict. What settles a doubt about a number."""
+"""Runs randomly chosen cells again and compares their predictions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tta_bench.runs.site import Site
 from tta_bench.verify.findings import Audit
 from tta_bench.verify.folders import Found
 
-# On another platform sums are rounded otherwise, and adaptation carries that on from batch to batch.
+# Other platforms round sums differently, and adaptation amplifies this from batch to batch.
 MOST_DIFFERENT, MOST_POINTS = 0.02, 0.5  # share of predictions, points of accuracy
 INPUTS = ("stream", "images", "source", "weights")  # without these the same cell cannot run here
 PLATFORM = ("device_name", "threads", "python", "platform")
@@ -59,7 +59,7 @@ def _again(record: Record, store: Store, site: Site, audit: Audit, where: str) -
 
 @contextmanager
 def _threads(record: Record, site: Site) -> Iterator[None]:
-    """As many threads as the record had, here and in workers: another number changes the last bits of sums."""
+    """Use the record's number of threads, here and in workers: another number changes the last bits of sums."""
     before, given = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
     count = min(record.measured.environment.get("threads") or before, MOST_THREADS)
     torch.set_num_threads(count)

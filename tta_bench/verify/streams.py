@@ -20,7 +20,7 @@ from tta_bench.identity.code import code_hash
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
-from tta_bench.streams.changing import changing_parts
+from tta_bench.streams.ccc.images import changing_parts
 from tta_bench.streams.scenarios import SCENARIOS, Ccc, Scenario, scenario_of
 from tta_bench.streams.stream import Part, digest, make_stream
 from tta_bench.verify.findings import Audit
@@ -42,11 +42,11 @@ class ExpectedStream:
 
 
 class Impossible(UserError):
-    """A record names a stream that no run can have."""
+    """A record describes an impossible stream."""
 
 
 def check(record: Record, predictions: Predictions, root: Path | None, audit: Audit, where: str) -> None:
-    """Compare a cell's order, labels and images with those of its suite."""
+    """Compare a cell's order, labels and images with its suite's."""
     cell = record.cell
     try:
         with needs_packages():  # embedded images are drawn with some that a light install leaves out
@@ -88,7 +88,7 @@ def _labels(found: Predictions, expected: ExpectedStream) -> str:
     if len(found) != len(expected.label):
         return f"has {len(found):,} labels, expected {len(expected.label):,}"
     wrong = int((found.label != expected.label).sum())
-    return f"{wrong:,} of {len(found):,} labels are not those of the data" if wrong else ""
+    return f"{wrong:,} of {len(found):,} labels differ from the data" if wrong else ""
 
 
 def _name(cell: Cell) -> str:
@@ -103,7 +103,10 @@ def _expected(name: str, root: Path | None) -> ExpectedStream:
     suite, tasks, scenario_name, settings, seed, limit, data = json.loads(name)
     scenario = _scenario(scenario_name, settings)
     dataset = _open(data, tasks, root)
-    levels = {severity: dataset if severity is None else dataset.at_severity(severity) for severity in _each(scenario)}
+    levels = {
+        severity: dataset if severity is None else dataset.at_severity(severity)
+        for severity in set(scenario.severities)
+    }
     if isinstance(scenario, Ccc):
         parts = changing_parts(scenario, dataset, data, suite, seed, tasks, root)
     else:
@@ -128,10 +131,6 @@ def _scenario(name: str, settings: Mapping[str, Any]) -> Scenario:
         return scenario_of(name, settings)
     except (UserError, TypeError, ValueError, OverflowError) as error:  # settings of a record may have any type
         raise (Impossible if is_known else UserError)(f"scenario '{name}': {error}") from error
-
-
-def _each(scenario: Scenario) -> set[int | None]:
-    return set(scenario.severities)
 
 
 def _open(data: Mapping[str, Any], tasks: list[str], root: Path | None) -> Dataset:

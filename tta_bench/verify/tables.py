@@ -138,7 +138,7 @@ def _intervals(comparison: Comparison, runs: Runs) -> Table:
 
 
 def _texts(comparison: Comparison, runs: Runs, names: Set[str]) -> dict[str, str]:
-    """The content of tables by file name; those of --stress and --orders only where a file has their name."""
+    """The content of tables by file name; for --stress and --orders only if such a file exists."""
     tables = layout(comparison)
     if "orders.csv" in names:
         tables["orders"] = orders_table(comparison)

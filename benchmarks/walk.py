@@ -1,0 +1,109 @@
+"""The functions that a run passes before a method adapts, in the order of their first call.
+
+python -m benchmarks.walk            counts for `run`, `run --jobs 2`, and the same run once it is finished
+python -m benchmarks.walk --list     the functions, too
+
+Rule of counting: distinct functions and methods of tta_bench, in all processes of the run together, called in a main
+thread before the first `adapt` of a method, or before the report of a run that has nothing left to do. A property
+counts. What does not: lambdas, comprehensions, generated code (as a dataclass's __init__), what runs while a module is
+imported, the methods themselves. `walk` counts the rooms that the way leads through (WAY); `all` counts every room:
+also how data are opened, weights loaded, and code hashed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+WAY = ("cli", "runs", "engines", "isolation", "records", "streams")
+RUN = ["run", "--suite", "digits-c-5", "--methods", "source", "--tasks", "contrast", "--seeds", "0", "--limit", "64"]
+
+# Runs at the start of every process. It writes a line for each function at once: workers are killed, not closed.
+HOOK = """
+import os, sys, time
+home, out = os.environ["TTA_WALK_HOME"], os.open(os.environ["TTA_WALK_OUT"], os.O_APPEND | os.O_WRONLY)
+seen = set()
+
+
+def is_import(frame):
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(home):
+            return frame.f_globals["__name__"] != "__main__"
+        frame = frame.f_back
+    return False
+
+
+def watch(frame, event, _):
+    code = frame.f_code
+    if event != "call" or code in seen:
+        return
+    name, file = code.co_qualname if hasattr(code, "co_qualname") else code.co_name, code.co_filename
+    module = frame.f_globals.get("__name__") or ""
+    if module.startswith("tta_bench_methods.") and code.co_name == "adapt":
+        os.write(out, f"{time.monotonic_ns()} {os.getpid()} adapt adapt\\n".encode())
+        sys.setprofile(None)
+        return
+    is_function = code.co_flags & 1 and not code.co_name.startswith("<")
+    if file.startswith(home) and is_function and not is_import(frame):
+        seen.add(code)
+        os.write(out, f"{time.monotonic_ns()} {os.getpid()} {module} {name}\\n".encode())
+
+
+sys.setprofile(watch)
+"""
+
+
+def passed(words: list[str], folder: Path) -> list[tuple[str, str]]:
+    """(module, function) of a command, in order; until `adapt`, or until the report."""
+    import tta_bench
+
+    (folder / "sitecustomize.py").write_text(HOOK)
+    trace = folder / "trace"
+    trace.write_text("")
+    given = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "TTA_WALK_HOME": str(Path(tta_bench.__file__).parent),
+        "TTA_WALK_OUT": str(trace),
+    }
+    given.pop("TTA_BENCH_IN_PROCESS", None)
+    command = [sys.executable, "-m", "tta_bench", *words, "--out", str(folder / "run")]
+    subprocess.run(command, env=given, check=True, stdout=subprocess.DEVNULL)
+    lines = sorted(line.split(" ", 3) for line in trace.read_text().splitlines())
+    found: dict[tuple[str, str], None] = {}
+    for _, _, module, name in lines:
+        if module == "adapt" or module.startswith("tta_bench.report"):
+            break
+        found.setdefault((module, name))
+    return list(found)
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="print the functions")
+    args = parser.parse_args()
+    for title, words, first in (("run", [], None), ("run --jobs 2", ["--jobs", "2"], None), ("finished run", [], RUN)):
+        with tempfile.TemporaryDirectory() as folder:
+            if first is not None:
+                passed(first, Path(folder))
+            found = passed([*RUN, *words], Path(folder))
+        way = [pair for pair in found if room(pair[0]) in WAY]
+        rooms = ", ".join(
+            f"{name} {count}" for name, count in Counter(room(module) for module, _ in found).most_common()
+        )
+        print(f"{title}: walk {len(way)}, all {len(found)} ({rooms})", flush=True)
+        if args.list:
+            print("\n".join(f"  {module.removeprefix('tta_bench.')}  {name}" for module, name in found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
