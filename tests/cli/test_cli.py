@@ -19,7 +19,7 @@ from tests.support import trees
 from tests.support.cli import SMALL, Cli
 from tests.support.denied import denied
 from tta_bench.runs import execute as bench
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 
 def test_run_ends_with_tables_on_screen_and_as_files(cli: Cli, small_suite: Path, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_model_with_other_classes_is_refused(cli: Cli, tmp_path: Path) -> None
     from tta_bench.models import checkpoint
 
     small = {"img_size": 32, "patch_size": 16, "num_classes": 7, "embed_dim": 8, "depth": 1, "num_heads": 1}
-    note = checkpoint.Note(small, (0.5,) * 3, (0.5,) * 3)
+    note = checkpoint.ModelNote(small, (0.5,) * 3, (0.5,) * 3)
     checkpoint.save(checkpoint.build(note), note, tmp_path / "seven.safetensors")
     status, _, err = cli("run", "--model", tmp_path / "seven.safetensors", "--out", tmp_path / "run")
     assert (status, "has 7 classes, but suite 'demo' has 100" in err) == (2, True)

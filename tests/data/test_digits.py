@@ -59,7 +59,7 @@ def test_the_checkpoint_is_small_and_has_its_note() -> None:
     assert models.load("digits-vit").weights_hash in note()
 
 
-def network_and_note() -> tuple[torch.nn.Module, checkpoint.Note]:
+def network_and_note() -> tuple[torch.nn.Module, checkpoint.ModelNote]:
     with resources.as_file(resources.files("tta_bench.models.checkpoints") / "digits_vit.safetensors") as path:
         weights, header = checkpoint.load(path)
     network = checkpoint.build(header)

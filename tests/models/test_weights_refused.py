@@ -75,8 +75,8 @@ def test_a_checkpoint_of_another_model_is_refused_in_one_short_line(tmp_path: Pa
 
 def test_a_note_that_does_not_fit_its_weights_is_refused_in_one_short_line(tmp_path: Path) -> None:
     small = {"img_size": 32, "patch_size": 16, "num_classes": 7, "embed_dim": 8, "depth": 2, "num_heads": 1}
-    note = checkpoint.Note({**small, "embed_dim": 16}, (0.5,) * 3, (0.5,) * 3)
-    checkpoint.save(checkpoint.build(checkpoint.Note(small, (), ())), note, tmp_path / "bad.safetensors")
+    note = checkpoint.ModelNote({**small, "embed_dim": 16}, (0.5,) * 3, (0.5,) * 3)
+    checkpoint.save(checkpoint.build(checkpoint.ModelNote(small, (), ())), note, tmp_path / "bad.safetensors")
     with pytest.raises(UserError, match=r"size mismatch: .* \(1, 1, 8\) where the model has .* more$") as caught:
         models.load(str(tmp_path / "bad.safetensors"))
     assert len(str(caught.value)) - len(str(tmp_path)) < 350

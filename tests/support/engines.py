@@ -18,8 +18,8 @@ from tta_bench.engines.supervise import Lost, Supervisor
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
-from tta_bench.runs.listing import Watcher
 from tta_bench.runs.site import Site
+from tta_bench.runs.watcher import Watcher
 
 HALF = np.arange(100) % 2 == 0
 

@@ -84,7 +84,7 @@ def test_a_model_file_is_found_from_another_folder(
 ) -> None:
     """As a child process of --against finds it; by default it is the file of the task's domain."""
     trees.office_home(tmp_path)
-    note = checkpoint.Note({"timm": "test_vit", "num_classes": 3}, (0.5,) * 3, (0.5,) * 3)
+    note = checkpoint.ModelNote({"timm": "test_vit", "num_classes": 3}, (0.5,) * 3, (0.5,) * 3)
     checkpoint.save(checkpoint.build(note), note, tmp_path / "models" / FILE)
     (tmp_path / "few.yaml").write_text(SUITE)
     (tmp_path / "elsewhere").mkdir()

@@ -85,22 +85,22 @@ def run(args: argparse.Namespace) -> int:
 def _make_cifar(args: argparse.Namespace) -> int:
     from tta_bench.cli.progress import progress
     from tta_bench.corruptions import CORRUPTIONS
-    from tta_bench.datasets.make_cifar_c import Job, make
+    from tta_bench.datasets.make_cifar_c import CifarPlan, make
     from tta_bench.errors import UserError
     from tta_bench.system import cores
 
     if args.clean is not None:
         raise UserError("--from does not apply to --cifar, which reads the clean test images from --data-root")
     out = args.out or args.data_root / f"CIFAR-{args.cifar}-C"
-    job = Job(args.data_root, out, args.cifar, args.corruptions or CORRUPTIONS, args.severities)
+    plan = CifarPlan(args.data_root, out, args.cifar, args.corruptions or CORRUPTIONS, args.severities)
     console, written, done = options.console(), 0, 0
     try:
-        with closing(make(job, args.workers or cores())) as made, progress(console, "files") as bar:
+        with closing(make(plan, args.workers or cores())) as made, progress(console, "files") as bar:
             for done, (corruption, is_new) in enumerate(made, 1):
                 written += is_new
-                bar.update("corrupting", done, len(job.corruptions), corruption)
+                bar.update("corrupting", done, len(plan.corruptions), corruption)
     except KeyboardInterrupt:
-        console.print(f"Interrupted: {done} of {len(job.corruptions)} files are done. Run the same command to resume.")
+        console.print(f"Interrupted: {done} of {len(plan.corruptions)} files are done. Run the same command to resume.")
         return 130
     console.print(f"{written} files written into {out}, {done - written} existed.", soft_wrap=True)
     return 0

@@ -35,7 +35,7 @@ IMAGES_PER_CHUNK = 1000
 
 
 @dataclass(frozen=True)
-class Job:
+class CifarPlan:
     """What to make: the clean test images are below `root`."""
 
     root: Path
@@ -45,24 +45,24 @@ class Job:
     severities: tuple[int, ...] = tuple(SEVERITIES)
 
 
-def make(job: Job, workers: int) -> Generator[tuple[str, bool], None, None]:
+def make(plan: CifarPlan, workers: int) -> Generator[tuple[str, bool], None, None]:
     """Write the missing files; yields each corruption, and whether it was made now. Close it to stop early."""
-    check_corruptions(job.corruptions, job.severities)
-    clean = cifar.clean(job.root, job.classes, "test")
-    _prepare(job, clean)
+    check_corruptions(plan.corruptions, plan.severities)
+    clean = cifar.clean(plan.root, plan.classes, "test")
+    _prepare(plan, clean)
     pixels = clean.read(np.arange(len(clean.ids))).transpose(0, 2, 3, 1)
     chunks = [slice(start, start + IMAGES_PER_CHUNK) for start in range(0, len(pixels), IMAGES_PER_CHUNK)]
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))  # a progress bar's thread may hold a lock
     try:
-        for corruption in job.corruptions:
-            target = job.out / f"{corruption}.npy"
+        for corruption in plan.corruptions:
+            target = plan.out / f"{corruption}.npy"
             if target.exists():
                 yield corruption, False
                 continue
             with interrupts_held():  # processes that start here never get a Ctrl-C: they finish their chunk
                 parts = [
                     pool.submit(_corrupt, pixels[chunk], corruption, severity, list(clean.ids[chunk]))
-                    for severity in sorted(job.severities)
+                    for severity in sorted(plan.severities)
                     for chunk in chunks
                 ]
             _save(target, np.concatenate([part.result() for part in parts]))
@@ -79,26 +79,26 @@ def _corrupt(pixels: NDArray[np.uint8], corruption: str, severity: int, ids: lis
     return corrupt_many(pixels, corruption, severity, image_ids=ids, scale="small")
 
 
-def _prepare(job: Job, clean: cifar.CleanImages) -> None:
+def _prepare(plan: CifarPlan, clean: cifar.CleanImages) -> None:
     """Claim the output folder; refuses a folder made with other settings or code, or by another tool."""
-    note = job.out / MADE
-    made = {"severities": sorted(job.severities), "code": code_hash("tta_bench.corruptions")}
-    there = sorted(path.name for path in job.out.glob("*.npy"))
+    note = plan.out / MADE
+    made = {"severities": sorted(plan.severities), "code": code_hash("tta_bench.corruptions")}
+    there = sorted(path.name for path in plan.out.glob("*.npy"))
     if there and not note.exists():
         raise UserError(
-            f"--out {job.out} has {there[0]} but no {MADE}, so this command did not make it: choose another"
+            f"--out {plan.out} has {there[0]} but no {MADE}, so this command did not make it: choose another"
         )
     if note.exists() and json.loads(note.read_text()) != made:
-        severities = ", ".join(map(str, severities_made(job.out) or ()))
+        severities = ", ".join(map(str, severities_made(plan.out) or ()))
         raise UserError(
-            f"--out {job.out} was made with severities {severities} or by another version: choose another --out"
+            f"--out {plan.out} was made with severities {severities} or by another version: choose another --out"
         )
     try:
-        job.out.mkdir(parents=True, exist_ok=True)
+        plan.out.mkdir(parents=True, exist_ok=True)
         write_whole(note, json.dumps(made, indent=1).encode() + b"\n")
     except OSError as error:
-        raise UserError(f"--out {job.out} cannot be written ({error.strerror}): choose another --out") from error
-    _save(job.out / "labels.npy", np.tile(clean.labels, len(SEVERITIES)))
+        raise UserError(f"--out {plan.out} cannot be written ({error.strerror}): choose another --out") from error
+    _save(plan.out / "labels.npy", np.tile(clean.labels, len(SEVERITIES)))
 
 
 def _save(path: Path, array: NDArray[np.generic]) -> None:

@@ -17,8 +17,9 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.launch import Launch
-from tta_bench.runs.listing import Watcher, finished, is_finished
+from tta_bench.runs.resume import finished, is_finished
 from tta_bench.runs.site import Site
+from tta_bench.runs.watcher import Watcher
 
 OPTIONS = {"gpus": "--gpus", "submit": "--slurm", "gpus_per_cell": "--gpus-per-cell", "address": "=ADDRESS"}
 

@@ -18,7 +18,7 @@ from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.errors import RunStopped, UserError
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 if TYPE_CHECKING:
     from tta_bench.runs.workers import Workers
@@ -78,7 +78,7 @@ def work(folder: JobFolder, index: int, workers: Workers | None = None) -> int:
 def _loop(job: Job, folder: JobFolder, index: int, workers: Workers | None, sign: Sign, stop: threading.Event) -> None:
     from tta_bench.runs.bind import Binder
     from tta_bench.runs.execute import Cells
-    from tta_bench.runs.tripwire import warn
+    from tta_bench.runs.source_check import warn
 
     site = job.place
     place = Binder(site, workers)

@@ -13,8 +13,8 @@ from tta_bench.engines.job import JobFolder
 from tta_bench.engines.supervise import Lost
 from tta_bench.records.record import Record
 from tta_bench.runs.launch import Launch, launch
-from tta_bench.runs.listing import Watcher
 from tta_bench.runs.options import RunOptions
+from tta_bench.runs.watcher import Watcher
 
 LOCAL = "local"
 

@@ -16,7 +16,7 @@ from tta_bench.engines.job import Entry, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.errors import Cancelled, UserError
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 AGAIN = 10.0  # seconds until a scheduler that has refused replacements is asked again
 PATIENCE = 600.0  # seconds to go on asking it when no worker is left

@@ -25,7 +25,7 @@ HEADER = "tta_bench"
 
 
 @dataclass(frozen=True)
-class Note:
+class ModelNote:
     """How to build a checkpoint's model, and how it was trained."""
 
     architecture: dict[
@@ -36,7 +36,7 @@ class Note:
     made_by: dict[str, Any] = field(default_factory=dict)  # command, seed, accuracy
 
 
-def save(model: nn.Module, note: Note, path: Path) -> None:
+def save(model: nn.Module, note: ModelNote, path: Path) -> None:
     """Write weights and note atomically."""
     from safetensors.torch import save as as_bytes
 
@@ -48,21 +48,21 @@ class NoNote(UserError):
     """A safetensors file that `save` did not write."""
 
 
-def load(path: Path) -> tuple[dict[str, Tensor], Note]:
+def load(path: Path) -> tuple[dict[str, Tensor], ModelNote]:
     """Read a checkpoint that `save` wrote."""
     note = read_note(path)
     with _opened(path, "pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, note  # noqa: SIM118 (no mapping)
 
 
-def read_note(path: Path) -> Note:
+def read_note(path: Path) -> ModelNote:
     """The note of a checkpoint, without its weights and without torch."""
     with _opened(path, "numpy") as file:
         header = (file.metadata() or {}).get(HEADER)
     if header is None:
         raise NoNote(f"{path}: has no '{HEADER}' note in its header, so its architecture is unknown")
     where = f"{path}: the '{HEADER}' note in its header"
-    return validate.read(Note, from_json(header, where), where)
+    return validate.read(ModelNote, from_json(header, where), where)
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def describe(path: Path) -> str:
     )
 
 
-def build(note: Note) -> nn.Module:
+def build(note: ModelNote) -> nn.Module:
     """The model that the note describes, with fresh weights."""
     import timm
     from timm.models.vision_transformer import VisionTransformer
@@ -105,7 +105,7 @@ def build(note: Note) -> nn.Module:
     return model
 
 
-def restore(path: Path) -> tuple[nn.Module, Note]:
+def restore(path: Path) -> tuple[nn.Module, ModelNote]:
     """The trained model of a checkpoint that `save` wrote, and its note."""
     state, note = load(path)
     try:

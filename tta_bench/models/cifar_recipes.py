@@ -78,7 +78,7 @@ def train_cifar(classes: int, network: str, root: Path, recipe: Recipe, target: 
     refuse_bad_output(target.out)
     chosen = NETWORKS[network]
     train, test = (cifar.clean(root, classes, split, chosen.view) for split in ("train", "test"))
-    note = checkpoint.Note({**chosen.architecture, "num_classes": classes}, chosen.mean, chosen.std)
+    note = checkpoint.ModelNote({**chosen.architecture, "num_classes": classes}, chosen.mean, chosen.std)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         model = checkpoint.build(note)

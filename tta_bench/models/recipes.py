@@ -31,7 +31,7 @@ DIGITS_VIT: dict[str, Any] = {
     "depth": 12,
     "num_heads": 4,
 }
-DIGITS_NOTE = checkpoint.Note(DIGITS_VIT, mean=(0.4,) * 3, std=(0.15,) * 3)  # roughly the train split's
+DIGITS_NOTE = checkpoint.ModelNote(DIGITS_VIT, mean=(0.4,) * 3, std=(0.15,) * 3)  # roughly the train split's
 DIGITS_RECIPE = Recipe(epochs=120, batch_size=50, lr=1e-3)
 
 # Wide images of 8 patches and a narrow MLP, so that six methods on several streams take less than two minutes.
@@ -44,7 +44,7 @@ DIGIT_PAIRS_VIT: dict[str, Any] = {
     "num_heads": 4,
     "mlp_ratio": 2,
 }
-DIGIT_PAIRS_NOTE = checkpoint.Note(DIGIT_PAIRS_VIT, mean=(0.41,) * 3, std=(0.1,) * 3)
+DIGIT_PAIRS_NOTE = checkpoint.ModelNote(DIGIT_PAIRS_VIT, mean=(0.41,) * 3, std=(0.1,) * 3)
 DIGIT_PAIRS_RECIPE = Recipe(epochs=26, batch_size=128, lr=1.5e-3, jitter=False)  # drawings vary by themselves
 DIGIT_PAIRS_STAGES = (Stage(3, 8 / 26, rate=2), Stage(6, 4 / 26, rate=4 / 3), Stage(12, 14 / 26, rate=1))
 DIGIT_PAIRS_EPOCH = 25_600  # drawings, new ones in every epoch: the same ones would be memorised
@@ -108,7 +108,7 @@ def train_office_home(domain: str, root: Path | None, base: str, recipe: Recipe,
         torch.manual_seed(recipe.seed)
         network.reset_classifier(CLASSES)
     network.requires_grad_(True)
-    note = checkpoint.Note({**source.architecture, "num_classes": CLASSES}, source.mean, source.std)
+    note = checkpoint.ModelNote({**source.architecture, "num_classes": CLASSES}, source.mean, source.std)
     command = _command("office-home", recipe.seed, recipe.epochs, "--domain", domain, "--model", base)
     return fit(note, train, test, recipe, target, command=command, model=network)
 

@@ -151,10 +151,10 @@ def _from_own_file(path: Path) -> SourceModel:
 
 def _from_timm(name: str, network: nn.Module) -> SourceModel:
     config = _data_config(network)
-    return _ready(name, network, checkpoint.Note({"timm": name}, tuple(config["mean"]), tuple(config["std"])))
+    return _ready(name, network, checkpoint.ModelNote({"timm": name}, tuple(config["mean"]), tuple(config["std"])))
 
 
-def _ready(name: str, network: nn.Module, about: checkpoint.Note | PackagedModel) -> SourceModel:
+def _ready(name: str, network: nn.Module, about: checkpoint.ModelNote | PackagedModel) -> SourceModel:
     """A model for cells; values that its author does not state are read from the network, as from a timm model."""
     network.eval().requires_grad_(False)
     stated = about if isinstance(about, PackagedModel) else None
@@ -171,7 +171,7 @@ def _ready(name: str, network: nn.Module, about: checkpoint.Note | PackagedModel
         checkpoint.weights_hash(network.state_dict()),
         input_size=(stated and stated.input_size) or int(size[0]),
         interpolation=(stated and stated.interpolation) or config["interpolation"],
-        architecture=about.architecture if isinstance(about, checkpoint.Note) else {},
+        architecture=about.architecture if isinstance(about, checkpoint.ModelNote) else {},
         code=packaged.code(name) if stated else "",
     )
 

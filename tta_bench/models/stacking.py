@@ -31,7 +31,7 @@ class Stage:
 
 
 def fit_stacked(
-    note: checkpoint.Note,
+    note: checkpoint.ModelNote,
     stages: tuple[Stage, ...],
     train: Callable[[int, int], ImageSet],
     test: ImageSet,

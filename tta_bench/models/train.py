@@ -56,7 +56,7 @@ class Target:
 
 
 def fit(
-    note: checkpoint.Note,
+    note: checkpoint.ModelNote,
     train: ImageSet | Fresh,
     test: ImageSet,
     recipe: Recipe,
@@ -103,7 +103,7 @@ def refuse_bad_output(out: Path) -> None:
 
 def _train(
     model: nn.Module,
-    note: checkpoint.Note,
+    note: checkpoint.ModelNote,
     train: Fresh,
     recipe: Recipe,
     resume: Path,
@@ -151,7 +151,7 @@ def _moved(batch: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
     return shift(batch, generator, recipe.crop, recipe.flip) if recipe.crop else batch
 
 
-def _training(model: nn.Module, note: checkpoint.Note, train: ImageSet, recipe: Recipe) -> dict[str, str]:
+def _training(model: nn.Module, note: checkpoint.ModelNote, train: ImageSet, recipe: Recipe) -> dict[str, str]:
     """Everything that determines the result of a training, by user-facing names; computed before its first step."""
     return {
         **{key: repr(value) for key, value in asdict(recipe).items()},
@@ -203,7 +203,7 @@ def labelled(images: ImageSet, order: list[NDArray[np.int64]], device: torch.dev
             yield torch.from_numpy(labels[positions]).to(device), batch
 
 
-def evaluate(model: nn.Module, note: checkpoint.Note, test: ImageSet, device: torch.device) -> float:
+def evaluate(model: nn.Module, note: checkpoint.ModelNote, test: ImageSet, device: torch.device) -> float:
     """Top-1 accuracy of a model in [0, 1]."""
     model.eval()
     normalise = Normalise(tuple(note.mean), tuple(note.std))

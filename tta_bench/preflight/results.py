@@ -12,7 +12,7 @@ from tta_bench.datasets.base import SAMPLE
 from tta_bench.errors import UserError
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
-from tta_bench.streams.changing import inspect
+from tta_bench.streams.ccc.images import inspect
 from tta_bench.streams.scenarios import Ccc, Scenario
 from tta_bench.suites.suite import Suite
 

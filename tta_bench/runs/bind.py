@@ -31,13 +31,13 @@ from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
 from tta_bench.records.cell import Cell, Found
 from tta_bench.records.spec import CellSpec
+from tta_bench.runs.adapter import Setup
 from tta_bench.runs.host import Work
 from tta_bench.runs.prepared import Prepared
-from tta_bench.runs.session import Setup
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK
 from tta_bench.runs.workers import Workers
-from tta_bench.streams.changing import changing_parts
+from tta_bench.streams.ccc.images import changing_parts
 from tta_bench.streams.scenarios import Ccc, protocol
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
@@ -256,4 +256,4 @@ def _describe(spec: CellSpec, dataset: Dataset) -> dict[str, Any]:
 
 def _scenario_code(spec: CellSpec) -> str:
     """A hash of the code that makes a stream's images, if the dataset's own code does not."""
-    return code_hash("tta_bench.streams.changing") if protocol(spec).makes_images else ""
+    return code_hash("tta_bench.streams.ccc.images") if protocol(spec).makes_images else ""

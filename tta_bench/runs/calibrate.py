@@ -12,10 +12,10 @@ from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
 from tta_bench.errors import UserError
 from tta_bench.records.spec import CellSpec
+from tta_bench.runs.adapter import Adapter, read
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.session import Session, read
-from tta_bench.streams.changing import ChangingImages, clean_images
-from tta_bench.streams.walk import SEVERITIES, Calibration, Point
+from tta_bench.streams.ccc.images import ChangingImages, clean_images
+from tta_bench.streams.ccc.walk import SEVERITIES, Calibration, Point
 
 OnMeasured = Callable[[str], None]  # corruption
 
@@ -25,7 +25,7 @@ def calibrate(spec: CellSpec, place: Binder, images: int, on_measured: OnMeasure
     native, model = place.dataset(spec), place.model(spec)
     clean = clean_images(native, spec.tasks[0])
     rows = np.sort(permutation(len(clean.ids), "calibration")[:images])
-    session = Session(place.setup(spec), shares_weights=True)
+    session = Adapter(place.setup(spec), shares_weights=True)
     view = place.sized(spec).transform
 
     def accuracy(corruption: str, severity: float) -> float:

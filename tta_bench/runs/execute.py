@@ -29,18 +29,19 @@ from tta_bench.records.record import HERE, WORKER, Measured, Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
+from tta_bench.runs.adapter import Adapter
 from tta_bench.runs.alarms import Alarms
 from tta_bench.runs.bind import Binder, binder
 from tta_bench.runs.host import OnBatch, Work, ignore
-from tta_bench.runs.known import Known
-from tta_bench.runs.listing import Watcher, damage, is_finished
+from tta_bench.runs.key_cache import KeyCache
 from tta_bench.runs.prepared import Prepared
+from tta_bench.runs.resume import damage, is_finished
 from tta_bench.runs.runner import run_cell
-from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.standby import require_predict
+from tta_bench.runs.watcher import Watcher
 from tta_bench.runs.workers import PATIENCE, WorkerDied
-from tta_bench.streams import changing
+from tta_bench.streams.ccc import images as ccc_images
 from tta_bench.streams.scenarios import Ccc, protocol
 
 LEAST_LIMIT = 600.0  # seconds that every cell may take by default
@@ -95,7 +96,7 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
         scenario = protocol(spec)
         if isinstance(scenario, Ccc):
             where = spec.suite, spec.seed, spec.tasks, place.site.data_root
-            changing.inspect(scenario, place.dataset(spec), spec.data, *where)
+            ccc_images.inspect(scenario, place.dataset(spec), spec.data, *where)
             continue
         for task in spec.tasks:
             for severity in sorted(set(scenario.severities), key=str):
@@ -107,7 +108,7 @@ def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
         installed().code(spec.method)  # hashed while it is what was imported; workers compare theirs
     for spec in rows.values():
         with restored():
-            built = Session(replace(place.setup(spec), device=torch.device("cpu")), shares_weights=True)
+            built = Adapter(replace(place.setup(spec), device=torch.device("cpu")), shares_weights=True)
             require_predict(built.method, spec.live or Live())
 
 
@@ -116,7 +117,7 @@ class Cells:
 
     def __init__(self, place: Binder, store: Store, watcher: Watcher) -> None:
         self._place, self._store, self._watcher = place, store, watcher
-        self._known = Known(store.known, place.site)
+        self._known = KeyCache(store.known, place.site)
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
         self._alarms = Alarms(store, watcher)

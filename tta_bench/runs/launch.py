@@ -12,11 +12,12 @@ from tta_bench.records import output
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
-from tta_bench.runs.listing import Watcher, finished, run_specs
 from tta_bench.runs.options import RUNS, RunOptions
+from tta_bench.runs.resume import finished, run_specs
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import row_of, specs
 from tta_bench.runs.tuned import with_tuned
+from tta_bench.runs.watcher import Watcher
 from tta_bench.runs.workers import Workers
 from tta_bench.suites.suite import Suite, load
 

@@ -39,7 +39,7 @@ class Scenario:
     batch_size: ClassVar[int | None] = None  # if the scenario fixes it
     severities: ClassVar[tuple[int | None, ...]] = (None,)  # of each task's parts, in order; None: the suite's own
     spreads_limit: ClassVar[bool] = False  # whether --limit samples the whole stream instead of its beginning
-    makes_images: ClassVar[bool] = False  # from clean ones, for each stream (streams/changing.py)
+    makes_images: ClassVar[bool] = False  # from clean ones, for each stream (streams/ccc/images.py)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -49,9 +49,7 @@ def check_promises(
             with restored():
                 holds(subject)
             complaint = None
-        except BrokenPromise as broken:
-            complaint = str(broken)
-        except UserError as error:
+        except (BrokenPromise, UserError) as error:
             complaint = str(error)
         except (Exception, SystemExit) as error:  # third-party code may raise anything
             complaint = f"raised {reason(error)}"

@@ -15,7 +15,7 @@ from tta_bench.errors import UserError, some
 from tta_bench.measure.flops import TOLERATED, uncounted_forwards
 from tta_bench.measure.process import process_state
 from tta_bench.method import Kind, Method, ScorePoint
-from tta_bench.runs.fairness import hooks, require_plain_values, threads
+from tta_bench.runs.side_effects import hooks, require_plain_values, threads
 from tta_bench.testing.small import BATCH, CLASSES, stream
 
 
@@ -214,8 +214,7 @@ def _prepared_state_is_all(subject: Subject) -> None:
         method.load_prepared_state({name: tensor.clone() for name, tensor in state.items()})
     else:
         subject.prepare(method)
-    for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
-        _same(method.adapt(batch), expected, number, "logits differ after load_prepared_state()")
+    _replay(method, subject, "logits differ after load_prepared_state()")
 
 
 def _repeats_itself(subject: Subject) -> None:
@@ -232,27 +231,19 @@ def _resets(subject: Subject) -> None:
     start = method.adapted_state()
     kept = [method.adapt(batch) for batch in subject.batches()]
     for number, (logits, expected) in enumerate(zip(kept, subject.first_run(), strict=True), 1):
-        _same(
-            logits,
-            expected,
-            number,
-            "earlier logits were changed by a later adapt: return a new tensor",
-        )
+        _same(logits, expected, number, "earlier logits were changed by a later adapt: return a new tensor")
     method.reset()
     _require(method.resets == 0, f"resets is {method.resets} after reset()")
     for key, value in method.adapted_state().items():
         _require(torch.equal(value, start[key]), f"'{key}' is not back at its start after reset()")
-    for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
-        _same(
-            method.adapt(batch), expected, number, "a replay after reset() differs: forget() must drop what was learned"
-        )
+    _replay(method, subject, "a replay after reset() differs: forget() must drop what was learned")
 
 
 def _works_without_gradients(subject: Subject) -> None:
     method = subject.build()
+    subject.first_run()  # with gradients, for comparison
     with torch.no_grad():
-        for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
-            _same(method.adapt(batch), expected, number, "logits differ where the caller has switched gradients off")
+        _replay(method, subject, "logits differ where the caller has switched gradients off")
 
 
 def _features_change_nothing(subject: Subject) -> None:
@@ -298,6 +289,12 @@ PROMISES: dict[str, Callable[[Subject], None]] = {
     "equal images keep everything finite": _stays_finite,
 }
 """All checks in order, by the name that reports list."""
+
+
+def _replay(method: Method, subject: Subject, complaint: str) -> None:
+    """Adapt to the batches of the first run; logits must be the same."""
+    for number, (batch, expected) in enumerate(zip(subject.batches(), subject.first_run(), strict=True), 1):
+        _same(method.adapt(batch), expected, number, complaint)
 
 
 def _same(found: Tensor, expected: Tensor, number: int, complaint: str) -> None:

@@ -20,7 +20,7 @@ from tta_bench.identity.code import code_hash
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
-from tta_bench.streams.changing import changing_parts
+from tta_bench.streams.ccc.images import changing_parts
 from tta_bench.streams.scenarios import SCENARIOS, Ccc, Scenario, scenario_of
 from tta_bench.streams.stream import Part, digest, make_stream
 from tta_bench.verify.findings import Audit

@@ -1,4 +1,4 @@
-"""The Source tripwire: checks before a long run that Source scores what is published for these weights.
+"""Checks before a long run that Source scores what is published for these weights.
 
 A suite that reproduces a paper compares with the paper's row. Any other compares with the accuracy on clean images that
 the model's authors state, if the data has these images.
@@ -18,7 +18,7 @@ from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_at
 from tta_bench.runs.host import Work
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 from tta_bench.streams.scenarios import protocol, scenario_of
 from tta_bench.streams.stream import Part, make_stream
 

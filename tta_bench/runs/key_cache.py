@@ -26,13 +26,13 @@ from tta_bench.models import names
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK
-from tta_bench.streams.changing import calibration_file
+from tta_bench.streams.ccc.images import calibration_file
 from tta_bench.streams.scenarios import protocol
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow")  # their versions affect embedded and decoded images
 
 
-class Known:
+class KeyCache:
     """The keys that earlier processes stored in a folder, for one site."""
 
     def __init__(self, folder: Path, site: Site) -> None:
