@@ -92,13 +92,14 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers | None, sign
         cells, skip = Cells(binder, folder.store, watcher), index  # workers start together, each with another cell
         while not stop.is_set() and (entry := queue.next(skip)) is not None:
             skip, watcher.entry = 0, entry
-            found = Expected.of(binder.bind(entry.spec).cell)
+            sign.begin(entry.spec.digest, 0)  # should the worker die while it reads images and weights
+            found = Expected.of(binder.bind(entry.spec, watcher.on_cache).cell)
             if line := entry.expected.mismatch(found, socket.gethostname()):
                 raise UserError(line)
             outcome = cells.find_or_run(entry.spec)
+            sign.end(is_new=outcome is not None and outcome.is_new)
             if outcome is not None:
                 queue.drop(entry)
-                sign.end(is_new=outcome.is_new)
     finally:
         binder.workers.close()
 

@@ -131,7 +131,7 @@ class Store(RunFolder):
         return locks.is_claimed(self, identity)
 
     def note_try(self, identity: str, line: bytes) -> None:
-        """Note who runs a cell that this process has claimed; its record removes the note."""
+        """Note who runs a cell; its record removes the note."""
         locks.note_try(self, identity, line)
 
     def tries(self, identity: str) -> list[bytes]:
