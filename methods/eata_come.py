@@ -22,6 +22,7 @@ class EataCome(Eata):
 
     paper = PAPER
     name = "eata-come"
+    apart = True
 
     @extends(Eata.__init__)
     def __init__(self, model: nn.Module, *, opinion_classes: int | None = None, **settings: Any) -> None:
