@@ -44,7 +44,7 @@ timing: timing-exact      ## the same, and fail if a method got slower
 timing-baseline: $(READY) ## accept the present cost of methods: commit the file with the change that explains it
 	$(BIN)/tta-bench timing record --out benchmarks/timing.json --budget 4m
 	$(BIN)/tta-bench timing record --out benchmarks/timing_others.json --budget 1m --batches 2 \
-		--methods source,eta,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift,rotta,rmt,sotta
+		--methods source,eta,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift,rotta,rmt,sotta,tent-come,eata-come,sar-come,shot-im
 
 bench: $(READY)           ## measure speed: one table, saved in .benchmarks with machine and commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q benchmarks/test_speed.py --benchmark-autosave \
@@ -117,6 +117,10 @@ tune-digits-others: $(READY) ## tune the other methods of the digits suites, on 
 	$(TUNE_DIGITS) --method rotta --grid lr=1e-3,1e-2,0.1 --grid teacher_momentum=0.9,0.99,0.999
 	$(TUNE_DIGITS) --method rmt --grid lr=1e-4,1e-3,1e-2 --grid teacher_momentum=0.9,0.999
 	$(TUNE_DIGITS) --method sotta --grid lr=1e-4,1e-3,1e-2 --grid confidence_threshold=0.5,0.9,0.99
+	$(TUNE_DIGITS) --method tent-come --grid lr=0.01,0.03,0.1,0.3,1
+	$(TUNE_DIGITS) --method eata-come --grid lr=0.03,0.1,0.3 --grid redundancy_threshold=0.4,0.8 --grid fisher_weight=1
+	$(TUNE_DIGITS) --method sar-come --grid lr=0.03,0.1,0.3 --grid reset_threshold=0.2,0.02
+	$(TUNE_DIGITS) --method shot-im --grid lr=1e-3,1e-2,3e-2,0.1,0.3
 	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/digits-c-holdout results/tuning/digits-others.csv
 
 starts: $(READY)          ## compare how DPAL's prediction networks start (15 minutes)
@@ -141,9 +145,9 @@ results-digits: $(READY)  ## make results/digits-c-5, the small suite of the tes
 	$(BIN)/tta-bench figure $(RUNS)/digits-c-5 curve --tasks gaussian_noise,contrast,zoom_blur \
 		--out results/digits-c-5/figures/curve.png
 
-# A finished cell is not run again, so an interrupted run goes on where it stopped. bn-test and bn-alpha need BatchNorm, dda a
-# diffusion model and dept-g trained prompts, which the digits do not have.
-EVERY := source,tent,eta,eata,sar,dpal,dpal-official,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift,rotta,rmt,sotta
+# A finished cell is not run again, so an interrupted run goes on where it stopped. bn-test, bn-alpha, tribe and note
+# need BatchNorm, dda a diffusion model and dept-g trained prompts, which the digits do not have.
+EVERY := source,tent,eta,eata,sar,dpal,dpal-official,t3a,lame,cfa,rdumb,deyo,roid,cmf,adacontrast,cotta,memo,foa,foa-shift,rotta,rmt,sotta,tent-come,eata-come,sar-come,shot-im
 ALL ?= $(RUNS)/digits-c-5-all
 
 results-digits-all: $(READY) ## make results/digits-c-5-all: all methods that the digits model takes, three seeds (an hour)

@@ -1,6 +1,8 @@
 """Writes what `make tune` tried: one line per method and settings, best first, with the accuracy of every corruption.
 
 python -m benchmarks.tuning_record results/runs/digit-pairs-c-holdout results/tuning/digit-pairs.csv
+
+Lines of methods that this run did not try stay as they are.
 """
 
 from __future__ import annotations
@@ -38,8 +40,21 @@ def record(run: str) -> pd.DataFrame:
         )
     import pandas as pd
 
-    found = pd.DataFrame(rows).sort_values(["method", "mean"], ascending=[True, False])
-    return found.round(2)
+    return _sorted(pd.DataFrame(rows)).round(2)
+
+
+def with_earlier(found: pd.DataFrame, file: Path) -> pd.DataFrame:
+    """The lines of a file for other methods, and these."""
+    import pandas as pd
+
+    if not file.is_file():
+        return found
+    earlier = pd.read_csv(file)
+    return _sorted(pd.concat([earlier[~earlier["method"].isin(found["method"])], found]))
+
+
+def _sorted(lines: pd.DataFrame) -> pd.DataFrame:
+    return lines.sort_values(["method", "mean"], ascending=[True, False])
 
 
 def _varied(tried: list[dict[str, Any]]) -> list[str]:
@@ -55,5 +70,5 @@ def _spelled(settings: dict[str, Any], varied: list[str]) -> str:
 if __name__ == "__main__":
     run, out = sys.argv[1], Path(sys.argv[2])
     out.parent.mkdir(parents=True, exist_ok=True)
-    record(run).to_csv(out, index=False)
+    with_earlier(record(run), out).to_csv(out, index=False)
     print(f"{out}: {len(out.read_text().splitlines()) - 1} settings tried")

@@ -21,13 +21,12 @@ def threshold_or_default(given: float | None, num_classes: int) -> float:
     return 0.4 * math.log(num_classes) if given is None else given
 
 
-def reliable(logits: Tensor, threshold: float) -> Tensor:
+def reliable(entropies: Tensor, threshold: float) -> Tensor:
     """Indices of the samples whose entropy is below the threshold."""
-    return (entropy(logits.detach()) < threshold).nonzero().squeeze(1)
+    return (entropies < threshold).nonzero().squeeze(1)
 
 
-def reliable_entropy(logits: Tensor, threshold: float) -> Tensor | None:
+def mean_reliable(entropies: Tensor, threshold: float) -> Tensor | None:
     """Mean entropy of the reliable samples among these; None when there is none."""
-    values = entropy(logits)
-    values = values[values < threshold]
-    return values.mean() if len(values) else None
+    kept = entropies[entropies < threshold]
+    return kept.mean() if len(kept) else None

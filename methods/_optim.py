@@ -78,20 +78,20 @@ class Sgd(Descent):
         super().__init__(tensors, sgd)
 
 
-class AdamW(Descent):
-    """Steps scaled by moving averages of the gradient and its square, with weight decay apart from both."""
-
-    def __init__(self, tensors: Tensors, *, lr: float, weight_decay: float) -> None:
-        not_negative(lr=lr, weight_decay=weight_decay)
-        super().__init__(tensors, torch.optim.AdamW(tensors, lr=lr, weight_decay=weight_decay, foreach=True))
-
-
 class Adam(Descent):
     """Steps scaled by moving averages of the gradient and its square."""
 
     def __init__(self, tensors: Tensors, *, lr: float, weight_decay: float = 0.0) -> None:
         not_negative(lr=lr, weight_decay=weight_decay)
         super().__init__(tensors, torch.optim.Adam(tensors, lr=lr, weight_decay=weight_decay, foreach=True))
+
+
+class AdamW(Descent):
+    """Steps scaled by moving averages of the gradient and its square, with weight decay apart from both."""
+
+    def __init__(self, tensors: Tensors, *, lr: float, weight_decay: float) -> None:
+        not_negative(lr=lr, weight_decay=weight_decay)
+        super().__init__(tensors, torch.optim.AdamW(tensors, lr=lr, weight_decay=weight_decay, foreach=True))
 
 
 @contextmanager

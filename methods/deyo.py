@@ -132,7 +132,7 @@ class Deyo(Method):
     @torch.no_grad()
     def _kept(self, batch: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Indices of the samples that pass both filters, and by how much their class's probability drops."""
-        sure = reliable(logits, self.entropy_threshold)
+        sure = reliable(entropy(logits), self.entropy_threshold)
         if not len(sure):
             return sure, logits.new_empty(0)
         altered = self._passes.everyone(self._destroyed(batch[sure]))

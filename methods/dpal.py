@@ -42,7 +42,7 @@ from torch import Tensor, nn
 
 from tta_bench.method import Method
 
-from ._entropy import entropy, reliable, reliable_entropy, threshold_or_default
+from ._entropy import entropy, mean_reliable, reliable, threshold_or_default
 from ._lifting import Lifting, PredictorInit, mean_similarity
 from ._norms import frozen_modules, norm_parameters, set_up
 from ._optim import Sam, Tensors, gradients
@@ -131,7 +131,7 @@ class Dpal(Method):
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
         look = self._passes.look(
-            batch, lambda logits: reliable(logits, self.entropy_threshold), graph_for_all=self.similarity
+            batch, lambda logits: reliable(entropy(logits), self.entropy_threshold), graph_for_all=self.similarity
         )
         if look.chosen_logits is None:
             return self._coast(batch, look.logits)
@@ -166,7 +166,7 @@ class Dpal(Method):
                 all_logits=self.score == "second",
                 graph_for_all=smoothed and self.similarity,
             )
-            loss = reliable_entropy(chosen_logits, self.entropy_threshold)
+            loss = mean_reliable(entropy(chosen_logits), self.entropy_threshold)
             if smoothed:
                 whole = self._with_similarity(loss, weight)
                 plain = gradients(whole, self._predictor_sam.tensors, keep_graph=True)

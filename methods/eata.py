@@ -13,7 +13,7 @@ originals of some ImageNet-C images: a mild leak worth knowing about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +34,7 @@ class Eata(Eta):
     adapts = "all norm layers, anchored to source"
     needs = ("source images",)
     needs_source = True
+    name: ClassVar[str] = "eata"
 
     @extends(Eta.__init__)
     def __init__(self, model: nn.Module, *, fisher_weight: float = 2000.0, **settings: Any) -> None:
@@ -53,7 +54,7 @@ class Eata(Eta):
             torch._foreach_addcmul_(fisher, grads, grads)
             count += 1
         if not count:
-            raise UserError("eata: prepare() got no source batches to take Fisher information from")
+            raise UserError(f"{self.name}: prepare() got no source batches to take Fisher information from")
         self._fisher = [total / count for total in fisher]
 
     def prepared_state(self) -> dict[str, Tensor]:
@@ -61,12 +62,12 @@ class Eata(Eta):
 
     def load_prepared_state(self, state: Mapping[str, Tensor]) -> None:
         shapes = {name: tensor.shape for name, tensor in self._adapted.items()}
-        self._fisher = list(fitting(state, shapes, method="eata", like=self._sgd.tensors[0]).values())
+        self._fisher = list(fitting(state, shapes, method=self.name, like=self._sgd.tensors[0]).values())
 
     def adapt(self, batch: Tensor) -> Tensor:
         if self.fisher_weight and not self._fisher:
             raise UserError(
-                "eata: adapt() came before prepare(source_batches); give source data, or set fisher_weight 0"
+                f"{self.name}: adapt() came before prepare(source_batches); give source data, or set fisher_weight 0"
             )
         return super().adapt(batch)
 

@@ -13,6 +13,8 @@ kept get no backward pass; `reset` forgets the moving average too, which the rel
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,6 +37,7 @@ class Eta(Method):
     passes_per_image = (1.4, 0.9)
     kind = "norms"
     published_batch_size = 64
+    apart: ClassVar[bool] = False  # whether a graph per image may save time, at the price of memory
 
     def __init__(
         self,
@@ -69,19 +72,23 @@ class Eta(Method):
     def features(self, batch: Tensor) -> dict[str, Tensor]:
         return {"logits": self._passes.everyone(batch)}
 
+    def entropies(self, logits: Tensor) -> Tensor:
+        """What is lowered, per sample. COME lowers another entropy."""
+        return entropy(logits)
+
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
-        look = self._passes.look(batch, self._keep)
+        look = self._passes.look(batch, self._keep, apart=self.apart)
         if look.chosen_logits is not None:
             self._familiarise(look.logits[look.chosen])
-            values = entropy(look.chosen_logits)
+            values = self.entropies(look.chosen_logits)
             weights = (self.entropy_threshold - values.detach()).exp()
             self._sgd.step(self._anchored(gradients((weights * values).mean(), self._sgd.tensors)))
         return look.logits
 
     def _keep(self, logits: Tensor) -> Tensor:
         """Indices of the samples that are reliable and, once something was learned, new."""
-        chosen = reliable(logits, self.entropy_threshold)
+        chosen = reliable(self.entropies(logits), self.entropy_threshold)
         if self._familiar is None:
             return chosen
         likeness = F.cosine_similarity(self._familiar[None], logits[chosen].softmax(1), dim=1)

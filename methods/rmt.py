@@ -57,6 +57,7 @@ class Rmt(Method):
     paper = "Döbler et al., CVPR 2023"
     adapts = "all weights and biases, and a projector; a teacher follows them"
     passes = "1 forward and backward of images, views and source images; 1 forward"
+    passes_per_image = (4, 3)
     kind = "all weights"
     published_batch_size = 64
     needs = ("source images", "source labels")
@@ -140,13 +141,12 @@ class Rmt(Method):
                 truths.append(truth.clone())
         if not int(means.counts.sum()):
             raise UserError("rmt: prepare() got no source batches to take prototypes from")
-        self._prototypes = {"prototypes": means.means().float(), "class_counts": means.counts}
-        self._prototypes = {name: value.to(self._head.linear.weight.device) for name, value in self._prototypes.items()}
+        device = self._head.linear.weight.device
+        self._prototypes = {"prototypes": means.means().float().to(device), "class_counts": means.counts.to(device)}
         if keep:
-            self._replay = Replay.of(images, truths)
-            self._warm_up(self._replay)
-        if not self.source_weight:
-            self._replay = None
+            source = Replay.of(images, truths)
+            self._warm_up(source)
+            self._replay = source if self.source_weight else None
         self.remember()
         self.forget()
 

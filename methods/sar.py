@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from tta_bench.method import Method
 
-from ._entropy import entropy, reliable, reliable_entropy, threshold_or_default
+from ._entropy import entropy, mean_reliable, reliable, threshold_or_default
 from ._norms import frozen_modules, norm_parameters, published_lr, set_up
 from ._optim import Sam, Tensors, gradients
 from ._passes import Passes
@@ -91,18 +91,22 @@ class Sar(Method):
     def features(self, batch: Tensor) -> dict[str, Tensor]:
         return {"logits": self._passes.everyone(batch)}
 
+    def entropies(self, logits: Tensor) -> Tensor:
+        """What is lowered, per sample. COME lowers another entropy."""
+        return entropy(logits)
+
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
-        look = self._passes.look(batch, lambda logits: reliable(logits, self.entropy_threshold))
+        look = self._passes.look(batch, lambda logits: reliable(self.entropies(logits), self.entropy_threshold))
         if look.chosen_logits is None:
             # As released, momentum still moves the weights, and the average may still call for a recovery.
             self._finish(None, gradients(None, self._sam.tensors))
             return look.logits
-        ascent = gradients(entropy(look.chosen_logits).mean(), self._sam.tensors)
+        ascent = gradients(self.entropies(look.chosen_logits).mean(), self._sam.tensors)
         second = self.score == "second"
         with self._sam.perturbed(ascent):
             logits, chosen_logits = self._passes.look_again(batch, look.chosen, all_logits=second)
-            loss = reliable_entropy(chosen_logits, self.entropy_threshold)
+            loss = mean_reliable(self.entropies(chosen_logits), self.entropy_threshold)
             descent = gradients(loss, self._sam.tensors)
         self._finish(loss, descent)
         return logits if second else look.logits

@@ -64,9 +64,13 @@ class Tent(Method):
     def features(self, batch: Tensor) -> dict[str, Tensor]:
         return {"logits": self._passes.everyone(batch)}
 
+    def entropies(self, logits: Tensor) -> Tensor:
+        """What is lowered, per sample. COME lowers another entropy."""
+        return entropy(logits)
+
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
         for _ in range(self.steps):
             logits = self._passes.everyone(batch)
-            self._sgd.step(gradients(entropy(logits).mean(), self._sgd.tensors))
+            self._sgd.step(gradients(self.entropies(logits).mean(), self._sgd.tensors))
         return logits.detach()

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from tta_bench.method import Method
     from tta_bench.registry import build_method
     from tta_bench.report.frames import frame, predictions
+    from tta_bench.report.metrics import Metric
     from tta_bench.version import __version__
 
-__all__ = ["Method", "Results", "__version__", "build_method", "frame", "predictions", "run"]
+__all__ = ["Method", "Metric", "Results", "__version__", "build_method", "frame", "predictions", "run"]
 
 _HOME = {
     "Method": "tta_bench.method",
+    "Metric": "tta_bench.report.metrics",
     "Results": "tta_bench.api",
     "build_method": "tta_bench.registry",
     "frame": "tta_bench.report.frames",

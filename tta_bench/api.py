@@ -26,8 +26,9 @@ from tta_bench.report.display import Display
 from tta_bench.report.rows import Comparison, compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import accuracy_table, time_table
-from tta_bench.runs.listing import Watcher, finished
 from tta_bench.runs.options import NAMES, Methods, RunOptions, errors_name_keywords, scenario_settings
+from tta_bench.runs.resume import finished
+from tta_bench.runs.watcher import Watcher
 
 if TYPE_CHECKING:
     import pandas as pd

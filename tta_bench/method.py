@@ -62,6 +62,9 @@ class Method(ABC):
     computes_besides: ClassVar[str] = ""
     """What `adapt` computes outside the given model if that may cost as much as a pass, as "a diffusion model"."""
 
+    caveat: ClassVar[str] = ""
+    """What every table with its rows should say, in one phrase; empty if there is nothing."""
+
     slower_than_source: ClassVar[float] = 50.0
     """How many times as long as Source a cell may take before it is stopped: far more than it should need."""
 

@@ -8,7 +8,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from tta_bench import declared, plugins, settings
+from tta_bench import plugins, settings, static_facts
 from tta_bench.errors import MissingPackage, UserError, needs_packages, third_party
 from tta_bench.identity.code import base_modules, class_hash, code_hash, is_outdated, loaded_hash, source_file
 from tta_bench.plugins import NAME, Group
@@ -143,5 +143,5 @@ def _facts(name: str) -> Any:
         return installed().load(name)
     except MissingPackage:
         entry = installed().entry(name)
-        base = declared.constants("tta_bench.method", "Method")
-        return SimpleNamespace(**{**base, **declared.constants(entry.module, entry.attr)})
+        base = static_facts.constants("tta_bench.method", "Method")
+        return SimpleNamespace(**{**base, **static_facts.constants(entry.module, entry.attr)})

@@ -26,6 +26,7 @@ import timm
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
+from tta_bench_methods._entropy import entropy
 from tta_bench_methods._lean import Lean
 
 from tta_bench import Method, build_method
@@ -69,6 +70,10 @@ CASES = {
         Case("DeYO, half kept", "deyo", 2.4, "2.75", {"lr": 0.0, "plpd_threshold": -2.0}),
         Case("ROID", "roid", 3.0, "4.1", {"lr": 0.0}, real_views=True),
         Case("CMF", "cmf", 3.1, "4.2", {"lr": 0.0}),
+        Case("TENT-COME", "tent-come", 2.3, "2.35", {"lr": 0.0}),
+        Case("EATA-COME, half kept", "eata-come", 2.0, "2.33", {"lr": 0.0, "redundancy_threshold": 2.0}),
+        Case("SAR-COME, half reliable", "sar-come", 3.2, "4.76", {"lr": 0.0, "rho": 0.0}),
+        Case("SHOT-IM", "shot-im", 2.3, "2.30", {"lr": 0.0}),
         Case("RoTTA, 3/4 of the memory new", "rotta", 3.6, "4.35", {"lr": 0.0, **WINDOW}, real_views=True),
         Case("RMT", "rmt", 8.3, "9.95", {"lr": 0.0, "warmup_steps": 0}, real_views=True),
         Case("RMT, source-free", "rmt", 5.6, "7.1", {"lr": 0.0, "warmup_steps": 0, "source_weight": 0.0}),
@@ -101,7 +106,7 @@ def step(case: Case, batch: Tensor, *, real_views: bool) -> Step:
         method.views = rolled
     if not real_views and hasattr(method, "augment"):
         method.augment = lambda images: images.roll(1, dims=-1)
-    if case.method == "deyo":
+    if "half" in case.title and hasattr(method, "entropy_threshold"):
         method.entropy_threshold = half_of(method, batch)
     if case.method == "rotta":
         method._has_place = partial(three_of_four, method, count())
@@ -124,9 +129,9 @@ def three_of_four(method: Any, numbers: Iterator[int], label: int, uncertainty: 
 
 
 def half_of(method: Method, batch: Tensor) -> float:
-    """The entropy that half of the samples are below."""
-    log_p = method.predict(batch).log_softmax(1)
-    return float((-(log_p.exp() * log_p).sum(1)).sort().values[BATCH // 2 - 1 : BATCH // 2 + 1].mean())
+    """The entropy that half of the samples are below, of the kind that the method's filter looks at."""
+    entropies = getattr(method, "entropies", entropy)(method.predict(batch))
+    return float(entropies.sort().values[BATCH // 2 - 1 : BATCH // 2 + 1].mean())
 
 
 def cpu_seconds(adapt: Step, batch: Tensor) -> float:

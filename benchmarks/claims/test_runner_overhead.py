@@ -24,9 +24,9 @@ from tta_bench.measure import flops
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.models.source import SourceModel
+from tta_bench.runs.adapter import Adapter, Setup
 from tta_bench.runs.host import Work
 from tta_bench.runs.runner import run_cell
-from tta_bench.runs.session import Session, Setup
 from tta_bench.streams.scenarios import Normal
 from tta_bench.streams.stream import Part, make_stream
 from tta_bench.timing.measure import Pair, Step
@@ -67,7 +67,7 @@ def overhead(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]
 
 
 def steps(work: Work, *, watched: bool) -> Step:
-    session = Session(work.setup)
+    session = Adapter(work.setup)
     ready = [batch.clone() for batch in batches(work.stream.images, work.stream.batches(BATCH), CPU)]
 
     def bare(number: int) -> float:

@@ -11,7 +11,7 @@ from benchmarks.torture.scene import CELLS, Scene, predictions
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
-from tta_bench.runs.listing import is_finished
+from tta_bench.runs.resume import is_finished
 
 
 def crowd(scene: Scene, processes: int = 4) -> dict[str, Any]:

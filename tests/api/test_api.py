@@ -111,6 +111,6 @@ def test_mistakes_are_one_line(small_suite: Path, tmp_path: Path, arguments: dic
 
 
 def test_run_is_the_function_even_after_importing_the_package_runs() -> None:
-    code = "import tta_bench, tta_bench.cli.main, tta_bench.api, tta_bench.runs.listing; print(callable(tta_bench.run))"
+    code = "import tta_bench, tta_bench.cli.main, tta_bench.api, tta_bench.runs.resume; print(callable(tta_bench.run))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"

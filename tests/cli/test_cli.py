@@ -19,7 +19,7 @@ from tests.support import trees
 from tests.support.cli import SMALL, Cli
 from tests.support.denied import denied
 from tta_bench.runs import execute as bench
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 
 def test_run_ends_with_tables_on_screen_and_as_files(cli: Cli, small_suite: Path, tmp_path: Path) -> None:

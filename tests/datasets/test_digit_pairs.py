@@ -17,7 +17,7 @@ from tta_bench.errors import UserError
 from tta_bench.models import checkpoint
 from tta_bench.models import source as models
 from tta_bench.models.train import evaluate
-from tta_bench.streams.changing import changing_parts
+from tta_bench.streams.ccc.images import changing_parts
 from tta_bench.streams.orders import DRAWS_PER_CLASS
 from tta_bench.streams.scenarios import SCENARIOS, Ccc, scenario_of
 from tta_bench.streams.stream import Part, make_stream

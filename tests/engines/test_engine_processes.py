@@ -63,7 +63,7 @@ def test_a_killed_local_worker_and_supervisor_lose_nothing(home: Path) -> None:
     wait_for(lambda: len(JobFolder.all(Store(folder))) == 2)  # the replacement
     first.kill()
     first.communicate()
-    assert not [pid for pid in adapting if Path(f"/proc/{pid}").exists()], "they end with their worker"
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in adapting), 60)  # they end with their worker
     done = run(home, "killed", "--jobs", 2)
     assert done.returncode == 0, done.stdout + done.stderr
     assert results(folder) == results(home / "plain")

@@ -13,7 +13,7 @@ from tests.support.denied import denied
 from tests.support.engines import make_job, make_spec
 from tta_bench.checked.readers import sbatch
 from tta_bench.cli.main import main
-from tta_bench.engines import Options, engine_class, engines
+from tta_bench.engines import engine_class, engines
 from tta_bench.engines.base import Engine, State
 from tta_bench.engines.fleet import Fleet
 from tta_bench.engines.job import JobFolder
@@ -22,6 +22,7 @@ from tta_bench.engines.ray_ import _why, refuse_silent, sharing
 from tta_bench.engines.slurm import Slurm, early
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 
 
@@ -34,7 +35,7 @@ def test_built_in_engines_come_through_entry_points() -> None:
     assert {"local", "manual", "slurm", "ray"} <= set(engines().names())
     assert issubclass(engine_class("local"), Engine)
     with pytest.raises(UserError, match="unknown engine 'slrm'; did you mean 'slurm'"):
-        Fleet("slrm", Options())
+        Fleet(RunOptions(on="slrm"))
 
 
 def test_ray_workers_say_when_their_device_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,37 +50,32 @@ def test_local_workers_share_cores_and_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("tta_bench.engines.local.cores", lambda: 8)
     monkeypatch.setattr("tta_bench.engines.local.refuse_missing_gpus", lambda gpus: None)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    two = Local(Options(jobs=2))
+    two = Local(RunOptions(jobs=2))
     assert two.environment() == {"OMP_NUM_THREADS": "4", "TTA_BENCH_SHARED_DEVICE": "1"}
-    gpus = Local(Options(gpus=(1, 3)))
+    gpus = Local(RunOptions(gpus=(1, 3)))
     assert gpus.jobs == 2
     assert gpus.environment(3) == {"OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "3"}
-    crowded = Local(Options(gpus=(1, 3), jobs=4))
+    crowded = Local(RunOptions(gpus=(1, 3), jobs=4))
     assert crowded.environment(1)["CUDA_VISIBLE_DEVICES"] == "1"
     assert crowded.environment(1)["TTA_BENCH_SHARED_DEVICE"] == "1"
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "message"),
+    ("options", "message"),
     [
-        ("local", Options(gpus=(99,)), "--gpus 99: this machine has no GPU 99 .GPUs: "),
-        ("local", Options(submit={"time": "1"}), "--slurm does not apply to --on local: use --on slurm"),
-        ("local=x", Options(), "=ADDRESS does not apply to --on local: use --on ray"),
-        ("slurm", Options(), "--on slurm: sbatch is not installed here: run this command on a login node"),
-        ("slurm", Options(gpus=(0,)), "--gpus does not apply to --on slurm: use --on local"),
+        (RunOptions(on="local", gpus=(99,)), "--gpus 99: this machine has no GPU 99 .GPUs: "),
+        (RunOptions(on="local", slurm={"time": "1"}), "--slurm does not apply to --on local: use --on slurm"),
+        (RunOptions(on="local=x"), "=ADDRESS does not apply to --on local: use --on ray"),
+        (RunOptions(on="slurm"), "--on slurm: sbatch is not installed here: run this command on a login node"),
+        (RunOptions(on="slurm", gpus=(0,)), "--gpus does not apply to --on slurm: use --on local"),
     ],
 )
 def test_options_that_cannot_work_are_refused(
-    name: str, options: Options, message: str, monkeypatch: pytest.MonkeyPatch
+    options: RunOptions, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match=message):
-        Fleet(name, options)
-
-
-def test_zero_jobs_are_refused() -> None:
-    with pytest.raises(UserError, match="jobs: expected at least 1, got 0"):
-        Options(jobs=0)
+        Fleet(options)
 
 
 def test_a_class_of_this_process_cannot_run_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +83,7 @@ def test_a_class_of_this_process_cannot_run_elsewhere(monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(installed().given, "mine", object)
     with pytest.raises(UserError, match="method 'mine' is a class of this process, which workers cannot import"):
-        Fleet("local", Options()).check([make_spec("mine")], Site(), Path("run"))
+        Fleet(RunOptions(on="local")).check([make_spec("mine")], Site(), Path("run"))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +156,7 @@ def test_a_worker_that_may_not_write_is_one_line(tmp_path: Path, capsys: pytest.
 def test_ray_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"--on ray: Ray is not installed: pip install 'tta-bench\[ray\]'"):
-        Fleet("ray", Options())
+        Fleet(RunOptions(on="ray"))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +196,7 @@ def test_sbatch_refusals_are_one_line(store: Store, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: refused)
     folder = JobFolder.create(store, make_job("slurm"))
     with pytest.raises(UserError) as error:
-        Slurm(Options(submit={"partition": "gpu"})).submit(folder, 1)
+        Slurm(RunOptions(slurm={"partition": "gpu"})).submit(folder, 1)
     assert str(error.value) == (
         "sbatch refused the job: invalid partition specified: gpu; Batch job submission failed: Invalid partition "
         '(--slurm "partition=gpu")'
@@ -243,7 +239,7 @@ def test_slurm_says_why_a_worker_waits_or_has_ended(store: Store, monkeypatch: p
     content = make_job("slurm", 9)
     folder = JobFolder.create(store, content)
     folder.keep_handle(content, {"id": "7"})
-    assert Slurm(Options()).state(folder) == [
+    assert Slurm(RunOptions()).state(folder) == [
         State("running"),
         State("waiting", "Resources"),
         State("ended", "launch failed requeued held"),  # only a person can release it
@@ -266,7 +262,7 @@ def test_a_strangers_folder_passes_no_option_to_slurm(
     folder = JobFolder.create(store, content)
     folder.keep_handle(content, {"id": "--user=me"})
     with pytest.raises(UserError, match="expected the number of a Slurm job, got '--user=me'"):
-        getattr(Slurm(Options()), action)(folder)
+        getattr(Slurm(RunOptions()), action)(folder)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +276,7 @@ def test_a_strangers_folder_passes_no_option_to_slurm(
 def test_options_of_sbatch_that_cannot_work(given: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tta_bench.engines.slurm.shutil.which", lambda name: f"/usr/bin/{name}")
     with pytest.raises(UserError) as error:
-        Slurm(Options(submit=given))
+        Slurm(RunOptions(slurm=given))
     assert str(error.value).startswith(line)
 
 
@@ -290,4 +286,4 @@ def test_an_answer_of_sbatch_without_a_number_is_refused(store: Store, monkeypat
     monkeypatch.setattr("tta_bench.engines.slurm._call", lambda words, text=None: answer)
     folder = JobFolder.create(store, make_job("slurm"))
     with pytest.raises(UserError, match="expected the number of a job"):
-        Slurm(Options()).submit(folder, 1)
+        Slurm(RunOptions()).submit(folder, 1)

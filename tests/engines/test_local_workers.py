@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from tests.support.engines import make_job, make_specs
-from tta_bench.engines import Options, local
+from tta_bench.engines import local
 from tta_bench.engines.base import State
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.local import Local
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 
 POPEN = subprocess.Popen
@@ -72,7 +73,7 @@ def submit(engine: Local, store: Store, workers: int) -> JobFolder:
 
 
 def test_a_replacement_gets_the_gpu_of_the_worker_that_died(store: Store, started: Started) -> None:
-    engine = Local(Options(gpus=(0, 1, 2, 3)))
+    engine = Local(RunOptions(gpus=(0, 1, 2, 3)))
     submit(engine, store, 4)
     assert started.gpus == [("0", False), ("1", False), ("2", False), ("3", False)]
     started.end(2)
@@ -81,9 +82,9 @@ def test_a_replacement_gets_the_gpu_of_the_worker_that_died(store: Store, starte
 
 
 def test_a_later_supervisor_knows_the_gpus_of_the_earlier_one(store: Store, started: Started) -> None:
-    job = submit(Local(Options(gpus=(0, 1))), store, 2)
+    job = submit(Local(RunOptions(gpus=(0, 1))), store, 2)
     started.end(1)
-    later = Local(Options(gpus=(0, 1)))
+    later = Local(RunOptions(gpus=(0, 1)))
     assert later.state(job) == [State("running"), State("ended")]
     submit(later, store, 1)
     assert started.gpus[2:] == [("1", False)]
@@ -91,19 +92,19 @@ def test_a_later_supervisor_knows_the_gpus_of_the_earlier_one(store: Store, star
 
 def test_a_worker_beside_another_counts_as_shared(store: Store, started: Started) -> None:
     """Here the worker that is replaced does not end in time."""
-    engine = Local(Options(gpus=(0, 1)))
+    engine = Local(RunOptions(gpus=(0, 1)))
     submit(engine, store, 2)
     submit(engine, store, 1)
     assert started.gpus[2:] == [("0", True)]
 
 
 def test_workers_in_excess_are_spread_over_the_gpus(store: Store, started: Started) -> None:
-    submit(Local(Options(gpus=(1, 3), jobs=4)), store, 4)
+    submit(Local(RunOptions(gpus=(1, 3), jobs=4)), store, 4)
     assert started.gpus == [("1", True), ("3", True), ("1", True), ("3", True)]
 
 
 def test_workers_that_were_started_early_get_the_job(store: Store, started: Started) -> None:
-    engine = Local(Options(jobs=3))
+    engine = Local(RunOptions(jobs=3))
     engine.warm_up(JobFolder(store, "j"), 3, Site())
     job = submit(engine, store, 2)
     assert [slot["pid"] for slot in job.handle["processes"]] == [process.pid for process in started.processes[:2]]
@@ -111,7 +112,7 @@ def test_workers_that_were_started_early_get_the_job(store: Store, started: Star
 
 
 def test_a_worker_that_dies_before_it_gets_its_job_is_seen(store: Store, started: Started) -> None:
-    engine = Local(Options(jobs=2))
+    engine = Local(RunOptions(jobs=2))
     engine.warm_up(JobFolder(store, "j"), 2, Site())
     started.end(0)
     job = submit(engine, store, 2)
@@ -124,7 +125,7 @@ def test_a_machine_without_room_for_a_process_is_one_line(
     def refuse(*words: Any, **options: Any) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    engine = Local(Options(jobs=2))
+    engine = Local(RunOptions(jobs=2))
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with pytest.raises(UserError, match=r"a worker cannot be started \(Resource temporarily unavailable\): try fewer"):
         submit(engine, store, 2)

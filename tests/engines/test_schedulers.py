@@ -168,9 +168,9 @@ class Late(Store):
 
     looks = 0
 
-    def record_files(self) -> list[Path]:
+    def record_names(self) -> list[str]:
         self.looks += 1
-        found = super().record_files()
+        found = sorted(super().record_names())
         return found[:-1] if self.looks < 20 else found
 
 

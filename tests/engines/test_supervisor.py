@@ -21,7 +21,6 @@ from tests.support.engines import (
     supervise,
     supervisor,
 )
-from tta_bench.engines import Options
 from tta_bench.engines.alive import Sign
 from tta_bench.engines.base import State
 from tta_bench.engines.job import Entry, JobFolder
@@ -29,6 +28,7 @@ from tta_bench.engines.manual import Manual
 from tta_bench.errors import Cancelled, UserError
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
+from tta_bench.runs.options import RunOptions
 
 
 @pytest.fixture
@@ -88,6 +88,27 @@ def test_a_cell_that_kills_every_worker_is_lost_with_the_logs_last_lines(store: 
     assert str(one).startswith("m1 on t0, seed 0: lost: worker ")
     assert str(one).endswith(" on n1 died: first / Killed (tried 3 times)")
     assert not list(store.claims.glob("*.tries")), "the next command tries it again"
+
+
+def test_a_cell_that_ends_workers_before_it_starts_is_given_up(store: Store) -> None:
+    """Reading its images takes all the memory, for example: then the worker has noted no try."""
+    specs = make_specs(3, 2, 1)
+    tried: list[int] = []
+
+    class Bound(Made):
+        def _live(self, job: JobFolder, index: int) -> Any:
+            if specs[0].digest in {entry.spec.digest for entry in self.content.cells}:
+                tried.append(index)
+                Sign(job.life_file(index)).begin(specs[0].digest, 0)
+                job.log(index).write_text("Killed")
+                yield State("running")
+                return
+            yield from super()._live(job, index)
+
+    records, lost = supervise(Bound(1), store, specs)
+    assert len(records) == 5
+    assert tried == [0, 0, 0]
+    assert [str(one).rpartition("died: ")[2] for one in lost] == ["Killed (tried 3 times)"]
 
 
 def test_tries_survive_the_supervisor(store: Store) -> None:
@@ -193,7 +214,7 @@ def test_a_machine_that_refuses_leaves_the_cells_to_the_others(store: Store) -> 
 
 
 def test_workers_of_a_manual_job_are_started_by_hand(store: Store) -> None:
-    specs, engine = make_specs(2, 1, 1), Manual(Options(jobs=1))
+    specs, engine = make_specs(2, 1, 1), Manual(RunOptions(jobs=1))
     with pytest.raises(UserError, match="--on manual starts no workers: add --detach"):
         supervisor(engine, store, specs, name="manual").run()
     job = supervisor(engine, store, specs, name="manual").submit(1)

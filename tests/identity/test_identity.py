@@ -128,7 +128,7 @@ def test_published_images_do_not_depend_on_the_code_that_draws_corruptions() -> 
 
 def test_the_code_that_every_method_runs_through_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that the runner imports is in the list, or clearly changes no result."""
-    shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.declared"}
+    shapes_nothing = {*SHAPES_NOTHING, "tta_bench.measure.environment", "tta_bench.static_facts"}
     shapes_nothing |= {f"tta_bench.identity.{name}" for name in ("code", "syntax")}
     shapes_nothing |= {f"tta_bench.records.{name}" for name in ("cell", "conditions", "predictions", "record")}
     shapes_nothing |= {f"tta_bench.records.{name}" for name in ("plausible", "spec")}

@@ -29,7 +29,8 @@ from tta_bench.models.source import keep_classes
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_left
-from tta_bench.runs.listing import Watcher, finished
+from tta_bench.runs.resume import finished
+from tta_bench.runs.watcher import Watcher
 
 
 def built(model: nn.Module | None = None, **params: Any) -> Any:

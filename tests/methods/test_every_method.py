@@ -30,6 +30,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "dept-g": {"queue_size": 16, "neighbours": 2},
     "foa": {"population_size": 4},
     "memo": {"augmentations": 2},
+    "note": {"memory_size": 5, "update_frequency": 3},
     "rotta": {"memory_size": 5, "update_frequency": 3},
     "sotta": {"memory_size": 5, "update_frequency": 3, "confidence_threshold": 0.2},
     "t3a": {"filter_k": 2},
@@ -44,7 +45,7 @@ REFUSED: dict[tuple[str, str], str] = {
     **{(name, kind): "needs a timm VisionTransformer" for name in ("dpal", "dpal-official", "foa") for kind in NO_VIT},
     **{("dept-g", kind): "the class token, and this" for kind in POOLED},
     **{("dept-g", kind): "needs a timm VisionTransformer" for kind in NO_VIT},
-    **{(name, "ConvNeXt"): LINEUP for name in ("sar", "deyo", "sotta")},
+    **{(name, "ConvNeXt"): LINEUP for name in ("sar", "sar-come", "deyo", "sotta")},
 }
 
 

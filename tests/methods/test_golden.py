@@ -43,5 +43,5 @@ def test_settings_have_the_names_of_the_traces(name: str) -> None:
 
 
 def test_every_case_of_the_readme_is_here() -> None:
-    assert len(CASES) == 60
+    assert len(CASES) == 76
     assert {Trace(case).method for case in CASES} == set(SETTINGS)

@@ -114,7 +114,7 @@ def test_what_prepare_learned_can_be_kept(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recovery", ["released", "fixed"])
-@pytest.mark.parametrize("name", ["sar", "dpal", "dpal-official"])
+@pytest.mark.parametrize("name", ["sar", "sar-come", "dpal", "dpal-official"])
 def test_reset_replays_also_after_the_method_recovered_by_itself(name: str, recovery: str) -> None:
     method = built(name, reset_threshold=100.0, entropy_threshold=100.0, recovery=recovery)
     batches = stream()
@@ -202,6 +202,12 @@ def test_eata_without_its_anchor_needs_no_source_data() -> None:
         ("rmt", {"warmup_steps": -1}, "warmup_steps is -1, expected 0 or more"),
         ("rmt", {"optimizer": "adamw"}, "optimizer: expected 'sgd' or 'adam', got 'adamw'"),
         ("sotta", {"lr": -1.0}, "lr is -1.0, expected 0 or more"),
+        ("note", {"memory_size": 0}, "memory_size is 0, expected 1 or more"),
+        ("note", {"update_frequency": 0}, "update_frequency is 0, expected 1 or more"),
+        ("note", {"bn_momentum": 1.5}, "bn_momentum is 1.5, expected 0 to 1"),
+        ("tribe", {"bn_rate": 0.0}, "bn_rate is 0.0, expected a number above 0"),
+        ("tribe", {"bn_share": -0.1}, "bn_share is -0.1, expected 0 to 1"),
+        ("shot-im", {"nesterov": True, "momentum": 0.0}, "nesterov is true and momentum is 0"),
         ("foa", {"fitness_lambda": -1.0}, "fitness_lambda is -1.0, expected 0 or more"),
         ("tent", {"lr": float("nan")}, "lr: expected a number or none, got nan"),
         ("roid", {"lr": float("inf")}, "lr: expected a number, got inf"),

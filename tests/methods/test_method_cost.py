@@ -20,6 +20,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("eata", {"redundancy_threshold": 0.8}),
     ("sar", {}),
     ("sar", {"score": "second"}),
+    ("eata-come", {"redundancy_threshold": 0.8}),
+    ("sar-come", {}),
     ("dpal", {}),
     ("dpal", {"similarity": False}),
     ("dpal", {"predictor_rho": 0.1, "score": "second"}),

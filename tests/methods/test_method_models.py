@@ -17,7 +17,7 @@ from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter
 from tta_bench.testing import check_method
 
-NORM_METHODS = ["tent", "eta", "eata", "sar"]
+NORM_METHODS = ["tent", "eta", "eata", "sar", "tent-come", "eata-come", "sar-come"]
 NORM_LAYERS = ("batch", "group")
 
 
@@ -31,7 +31,7 @@ def built(name: str, model: nn.Module, **params: Any) -> Method:
 @pytest.mark.parametrize("norm", NORM_LAYERS)
 @pytest.mark.parametrize("name", NORM_METHODS)
 def test_resnets_adapt(name: str, norm: str) -> None:
-    method = built(name, small_resnet(norm), lr=0.01, **({} if name == "tent" else {"entropy_threshold": 5.0}))
+    method = built(name, small_resnet(norm), lr=0.01, **({} if name.startswith("tent") else {"entropy_threshold": 5.0}))
     start = method.adapted_state()
     batches = [*stream(pixels=32, last=3), *stream(count=2, size=1, pixels=32), torch.zeros(4, 3, 32, 32)]
     for batch in batches:
@@ -41,7 +41,7 @@ def test_resnets_adapt(name: str, norm: str) -> None:
     for key, tensor in method.adapted_parameters().items():
         assert tensor.isfinite().all(), key
         assert not torch.equal(tensor, start[key]), key
-    assert any(key.startswith("layer4") for key in start) == (name != "sar")
+    assert any(key.startswith("layer4") for key in start) == (not name.startswith("sar"))
 
 
 @pytest.mark.parametrize("norm", NORM_LAYERS)

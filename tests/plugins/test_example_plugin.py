@@ -1,4 +1,4 @@
-"""The example of a stranger's package: installed as it is, it brings a method, a dataset, a model and a suite."""
+"""The example of a package: installed as it is, it brings a method, a dataset, a model, a metric and a suite."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ def test_its_suite_runs_with_its_method(site: Path, tmp_path: Path) -> None:
     again = tta_bench(site, *command)
     assert again.returncode == 0, again.stderr
     assert "seed 0: " not in again.stdout, "nothing is left to do"
+    shown = tta_bench(site, "report", tmp_path / "run", "--metric", "median-confidence", "--format", "terminal")
+    assert (shown.returncode, "median conf. %" in shown.stdout) == (0, True), shown.stderr
     code = site / "tta_bench_plugin" / "dataset.py"
     code.write_text(code.read_text().replace("[1.0, 0.35, 0.1]", "[1.0, 0.3, 0.1]"))
     changed = tta_bench(site, *command)
@@ -42,7 +44,13 @@ def test_its_suite_runs_with_its_method(site: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("what", "name"),
-    [("methods", "last-norm"), ("datasets", "shapes"), ("models", "shapes-cnn"), ("suites", "shapes")],
+    [
+        ("methods", "last-norm"),
+        ("datasets", "shapes"),
+        ("models", "shapes-cnn"),
+        ("suites", "shapes"),
+        ("metrics", "median-confidence"),
+    ],
 )
 def test_what_it_brings_is_listed_with_its_package(site: Path, what: str, name: str) -> None:
     shown = tta_bench(site, "list", what).stdout

@@ -33,7 +33,7 @@ EDITOR = """
 import sys
 from pathlib import Path
 import tta_bench
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 suite, out, file = sys.argv[1:]
 

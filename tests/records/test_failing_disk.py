@@ -26,7 +26,7 @@ from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs import execute
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 STEPS = ("pathlib.Path.mkdir", "tempfile.mkstemp", "os.fsync", "os.link", "tempfile.TemporaryFile")
 

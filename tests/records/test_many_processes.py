@@ -17,7 +17,7 @@ from tests.support.cli import TWELVE_CELLS
 from tests.support.records import make_record
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
-from tta_bench.runs.listing import is_finished
+from tta_bench.runs.resume import is_finished
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import SCHEMA
 from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
-from tta_bench.runs.listing import is_finished
+from tta_bench.runs.resume import is_finished
 
 
 def predictions() -> Predictions:

@@ -11,11 +11,10 @@ from tests.support.papers import row, shipped
 from tests.support.records import changed, make_record
 from tta_bench.measure.ratio import Ratio
 from tta_bench.records.record import Record
-from tta_bench.report.costs import time_table
 from tta_bench.report.paper import paper_table
 from tta_bench.report.ratio import matched_batches, time_ratio
 from tta_bench.report.rows import compare
-from tta_bench.report.tables import layout
+from tta_bench.report.tables import layout, time_table
 
 
 def timed(method: str, seconds: list[float], **changes: Any) -> Record:

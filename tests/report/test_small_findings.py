@@ -14,6 +14,7 @@ from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import costs, leaderboard
 from tta_bench.report.rows import compare
+from tta_bench.report.tables import time_table
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def with_first(seconds: float, method: str = "tent") -> Record:
 )
 def test_a_first_batch_far_slower_than_the_others_is_noted(seconds: float, is_slow: bool) -> None:
     comparison = compare([make_record("source"), with_first(seconds)])
-    notes = [note for note in map(str, costs.time_table(comparison).notes) if "first batch far slower" in note]
+    notes = [note for note in map(str, time_table(comparison).notes) if "first batch far slower" in note]
     assert bool(notes) == is_slow
     lines = {line["label"]: line for line in csv.DictReader(io.StringIO(leaderboard.tidy_csv(comparison)))}
     assert lines["source"]["slow_first_batch"] == ""

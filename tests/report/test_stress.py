@@ -21,11 +21,12 @@ from tta_bench.method import Method
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.store import Store
 from tta_bench.report import criteria, stress
-from tta_bench.report.orders import orders_table
 from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
-from tta_bench.report.stress import collapse_notes, stress_table
-from tta_bench.runs.listing import Watcher, run_specs
+from tta_bench.report.stress import collapse_notes
+from tta_bench.report.tables import orders_table, stress_table
+from tta_bench.runs.resume import run_specs
+from tta_bench.runs.watcher import Watcher
 
 LABELS = np.arange(400) % 10
 

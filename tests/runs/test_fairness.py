@@ -23,7 +23,7 @@ from tta_bench.measure.process import process_state, restored
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_left
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 
 class Hostile(Method):

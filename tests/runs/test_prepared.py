@@ -15,8 +15,8 @@ from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_left
-from tta_bench.runs.listing import Watcher
 from tta_bench.runs.prepared import Cost, Prepared, digest
+from tta_bench.runs.watcher import Watcher
 
 METHODS = ("eata", "cfa", "foa-shift", "foa", "rmt")
 QUICK: dict[str, dict[str, object]] = {"foa": {"population_size": 4}, "rmt": {"warmup_steps": 3, "optimizer": "adam"}}

@@ -24,8 +24,9 @@ from tta_bench.method import Method
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.host import Work
-from tta_bench.runs.listing import Watcher, run_specs
+from tta_bench.runs.resume import run_specs
 from tta_bench.runs.runner import run_cell
+from tta_bench.runs.watcher import Watcher
 
 
 class Toy(Method):

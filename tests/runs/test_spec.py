@@ -103,7 +103,7 @@ def test_a_wrong_request_is_one_line(small_suite: Path, key: str, wrong: object,
 def test_listing_requests_imports_no_torch() -> None:
     code = (
         "import sys\n"
-        "from tta_bench.runs import listing, known, spec\n"
+        "from tta_bench.runs import key_cache, resume, spec\n"
         "from tta_bench.suites import suite\n"
         "from tta_bench.runs.options import RunOptions\n"
         "found = spec.specs(suite.load('digits-c-5'), RunOptions())\n"

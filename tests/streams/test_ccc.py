@@ -18,14 +18,14 @@ from tta_bench.datasets import digits, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.known import stamps
+from tta_bench.runs.key_cache import stamps
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
-from tta_bench.streams.changing import ChangingImages, calibration, changing_parts
+from tta_bench.streams.ccc.images import ChangingImages, calibration, changing_parts
+from tta_bench.streams.ccc.walk import SEVERITIES, Calibration, strong_enough, walk
 from tta_bench.streams.scenarios import Ccc, scenario_of
 from tta_bench.streams.stream import Stream, make_stream
-from tta_bench.streams.walk import SEVERITIES, Calibration, strong_enough, walk
 from tta_bench.suites import suite as suites
 
 DIGITS = {"kind": "digits-c", "severity": 5}

@@ -11,15 +11,16 @@ import numpy as np
 
 from tests.support.records import changed, make_record, predict
 from tta_bench.engines.alive import FINISHED, Sign
-from tta_bench.engines.base import ENDED, RUNNING, Engine, Options, State
+from tta_bench.engines.base import ENDED, RUNNING, Engine, State
 from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.engines.supervise import Lost, Supervisor
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
+from tta_bench.runs.watcher import Watcher
 
 HALF = np.arange(100) % 2 == 0
 
@@ -94,7 +95,7 @@ class Made(Engine):
     closed: bool = False
 
     def __post_init__(self) -> None:
-        super().__init__(Options(jobs=self.workers))
+        super().__init__(RunOptions(jobs=self.workers))
 
     @property
     def jobs(self) -> int:
@@ -178,7 +179,6 @@ def failed(entry: Entry, store: Store) -> Record:
 
 def leave_try(store: Store, entry: Entry, count: int = 1) -> None:
     """Workers have started a cell, and died."""
-    store.claims.mkdir(exist_ok=True)
     queue = Queue(store, [entry], "cpu")
     for _ in range(count):
         queue.note_try(entry, Try("before", 0, "n1", float(os.getpid())))

@@ -14,7 +14,7 @@ from tta_bench.testing import tiny_vit as small_vit
 
 __all__ = ["BATCHNORM_ONLY", "model_for", "small_resnet", "small_vit", "stir", "stream", "tiny"]
 
-BATCHNORM_ONLY = ("bn-test", "bn-alpha")
+BATCHNORM_ONLY = ("bn-test", "bn-alpha", "tribe", "note")
 
 
 def model_for(name: str) -> nn.Module:

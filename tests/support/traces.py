@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,13 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "tent": ("lr",),
     "eata": (*NORMS, "fisher_weight"),
     "sar": ("lr", "entropy_threshold"),
+    "tent-come": ("lr", "opinion_classes"),
+    "eata-come": (*NORMS, "fisher_weight", "opinion_classes"),
+    "shot-im": ("lr", "momentum", "nesterov", "optimizer", "weight_decay", "parameters", "max_grad_norm",
+                "pseudo_weight", "pseudo_threshold"),
+    "tribe": ("lr", "bn_rate", "bn_share", "anchor_weight", "entropy_threshold"),
+    "note": ("lr", "memory_size", "update_frequency", "bn_momentum", "iabn_k"),
+    "sar-come": ("lr", "entropy_threshold", "opinion_classes"),
     "dpal": DPAL,
     "dpal-official": DPAL,
     "t3a": ("filter_k", "released_filter"),
@@ -139,10 +147,12 @@ def seams(meta: dict[str, Any]) -> dict[str, Callable[..., Any]]:
         found["views"] = views
     if meta.get("restore_mask", "none") != "none":
         found["restore_mask"] = restore_mask
+    if "pick" in meta:
+        found["pick"] = lambda count: (count - 1) // 2
+    if "draw" in meta:
+        found["draw"] = cycle((0.1, 0.6, 0.35, 0.85)).__next__
     if meta.get("augmentation") == "hflip" or "augment" in meta:
         found["augment"] = lambda images: images.flip(-1)
     if "patch_order" in meta:
         found["patch_order"] = patch_order
-    if "pick" in meta:
-        found["pick"] = lambda count: (count - 1) // 2
     return found

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tta_bench.cli import options
+from tta_bench.cli import options, where
 from tta_bench.cli.verify import add_rerun
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def _add_build(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     build.add_argument("--out", type=Path, required=True, metavar="SITE", help="folder of the site")
     build.add_argument("--title", default="TTA board", help="name of the site (default: %(default)s)")
+    where.add_metrics(build)
     build.set_defaults(action=run_build)
 
 
@@ -143,7 +144,7 @@ def run_build(args: argparse.Namespace) -> int:
     from tta_bench.board.site import build
     from tta_bench.board.submission import BOARD
 
-    built = build(args.board or BOARD, args.out, args.title)
+    built = build(args.board or BOARD, args.out, args.title, args.metric)
     options.console().print(
         f"{built.submissions} submissions on {built.suites} suite{'s' * (built.suites != 1)}: {built.pages} pages, "
         f"the largest {built.largest / 1000:,.0f} kB. Open {args.out / 'index.html'}",

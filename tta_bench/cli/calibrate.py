@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.errors import UserError, require
     from tta_bench.files import write_text
     from tta_bench.runs.spec import Row, spec_of
-    from tta_bench.streams.changing import calibration_name
+    from tta_bench.streams.ccc.images import calibration_name
     from tta_bench.suites import suite as suites
 
     require("torch")

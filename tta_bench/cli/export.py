@@ -20,6 +20,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--to", required=True, metavar="TARGET", help="wandb, mlflow, tensorboard, huggingface, or one of a plug-in"
     )
     verb.add_argument("--out", type=Path, metavar="DIR", help="new folder for the files (default: DIR/export/TARGET)")
+    where.add_metrics(verb)
     where.add(verb)
     verb.set_defaults(action=run)
 
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.out and (is_packed or len(args.dirs) > 1):
         raise UserError(f"{'a packed run' if is_packed else 'several run folders'}: pass --out DIR for the files")
     out = args.out or folder_below(folder_below(Path(args.dirs[0]), "export"), args.to)
-    content = export_runs(args.dirs, args.where, args.to, out)
+    content = export_runs(args.dirs, args.where, args.to, out, args.metric)
     console = options.console()
     for note in content.notes:
         console.print(note, markup=False, soft_wrap=True)

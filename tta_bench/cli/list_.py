@@ -1,4 +1,4 @@
-"""`tta-bench list`: the installed methods, suites, datasets and models."""
+"""`tta-bench list`: the installed methods, suites, datasets, models and metrics."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SCORED = {
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "list",
-        help="list methods, suites, models or datasets",
+        help="list methods, suites, models, datasets or metrics",
         description="List what is installed. `list methods NAME` shows one method with its settings. Tables wrap to "
         "the terminal's width; in a pipe to $COLUMNS, or 120.",
     )
-    verb.add_argument("what", choices=("methods", "suites", "models", "datasets"))
+    verb.add_argument("what", choices=("methods", "suites", "models", "datasets", "metrics"))
     verb.add_argument("names", nargs="*", metavar="NAME", help="methods to show in detail, settings included")
     options.add_data_root(verb)
     verb.set_defaults(action=run)
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.names:
         _details_of_methods(args.names)
     else:
-        {"methods": _methods, "models": _models, "datasets": _datasets}[args.what]()
+        {"methods": _methods, "models": _models, "datasets": _datasets, "metrics": _metrics}[args.what]()
     return 0
 
 
@@ -182,6 +182,25 @@ def _datasets() -> None:
         rows,
         "kind: the `kind` of a suite's `data`; options: its other keys (docs/suites.md); "
         "needs: files below --data-root.",
+    )
+    say_problems(problems)
+
+
+def _metrics() -> None:
+    from tta_bench.report.metrics import load, metrics
+
+    rows, problems = [], []
+    for name in metrics().names():
+        try:
+            found = load(name)
+        except UserError as error:
+            problems.append(str(error))
+            continue
+        rows.append((name, found.title or name, found.better or "–", found.about or "–", metrics().owner(name)))
+    show(
+        ("metric", "column", "better", "about", "from"),
+        rows,
+        "`tta-bench report RUN --metric NAME` adds the column to every table (docs/metrics.md).",
     )
     say_problems(problems)
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.report.names import columns
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 MOST_BARS = 16  # more do not fit on a screen
 LINE_EVERY = 30.0  # seconds: a slow job shows that it is alive

@@ -39,6 +39,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="also show the worst class, calibration, risk, collapse and the worst order, from the stored predictions",
     )
+    where.add_metrics(verb)
     where.add(verb)
     verb.set_defaults(action=run)
 
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     console = options.console()
     found = comparisons(runs.records, args.where)
     beside = "" if args.paper is True else args.paper
-    files = report_runs(found, runs, folder, console, formats, beside, stress=args.stress)
+    files = report_runs(found, runs, folder, console, formats, beside, stress=args.stress, metrics=args.metric)
     if files:
         options.say_written(files, console)
     return 1 if any(record.status != "done" for one in found for record in one.records) else 0

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.report.tables import accuracy_table, by_average
     from tta_bench.runs.bind import Binder
     from tta_bench.runs.execute import refuse_unfit
-    from tta_bench.runs.listing import run_specs
+    from tta_bench.runs.resume import run_specs
 
     console = options.console()
     fixed = choices.overrides.get(args.method, {})

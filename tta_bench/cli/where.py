@@ -8,6 +8,16 @@ from typing import Any
 KEYS = "scenario, limit, batch_size, model, device, stream_speed, severity, seed, method, task, suite"
 
 
+def add_metrics(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="add a column to every table, computed from stored predictions; may be repeated (`list metrics` has them)",
+    )
+
+
 def add(verb: argparse.ArgumentParser, **changes: Any) -> None:
     """The option; its value is a list of filters as `report.choose` takes them."""
     content: dict[str, Any] = {

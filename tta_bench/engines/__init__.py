@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import cache
 
 from tta_bench import plugins
-from tta_bench.engines.base import Engine, Options
+from tta_bench.engines.base import Engine
 from tta_bench.plugins import Group
 
-__all__ = ["Engine", "Options", "engine_class", "engines"]
+__all__ = ["Engine", "engine_class", "engines"]
 
 
 @cache

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tta_bench.engines.job import JobFolder
-from tta_bench.errors import UserError
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 
 WAITING, RUNNING, ENDED, UNKNOWN = "waiting", "running", "ended", "unknown"
@@ -26,32 +24,17 @@ class State(NamedTuple):
         return f"died ({self.why})" if self.why else "died"
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a command says about its engine."""
-
-    jobs: int | None = None  # workers; None: as many as the engine finds sensible
-    gpus: tuple[int, ...] = ()  # of this machine
-    address: str = ""  # of a cluster
-    gpus_per_cell: float | None = None
-    submit: Mapping[str, str] = field(default_factory=dict)  # passed on to the scheduler
-
-    def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise UserError(f"jobs: expected at least 1, got {self.jobs}")
-
-
 class Engine(ABC):
     """Starts workers, each with `tta-bench work FOLDER JOB INDEX`.
 
     An engine keeps nothing in memory that it needs later: another process may ask for the state of a job.
     """
 
-    accepts: frozenset[str] = frozenset()  # the fields of Options that it uses, besides `jobs`
+    accepts: frozenset[str] = frozenset()  # the options of RunOptions that it uses besides `jobs`, and "address"
     starts_workers = True
     is_here = False  # whether workers run on this machine, with its devices
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RunOptions) -> None:
         self.options = options
 
     @property

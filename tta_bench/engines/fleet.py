@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tta_bench.engines import Options, engine_class, engines
+from tta_bench.checked.options import flag_of
+from tta_bench.engines import engine_class, engines
 from tta_bench.engines.costs import ordered
 from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.engines.queue import Queue
@@ -17,24 +18,27 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.launch import Launch
-from tta_bench.runs.listing import Watcher, finished, is_finished
+from tta_bench.runs.options import RunOptions
+from tta_bench.runs.resume import finished, is_finished
 from tta_bench.runs.site import Site
+from tta_bench.runs.watcher import Watcher
 
-OPTIONS = {"gpus": "--gpus", "submit": "--slurm", "gpus_per_cell": "--gpus-per-cell", "address": "=ADDRESS"}
+LOCAL = "local"
 
 
 class Fleet:
     """The workers of one command, on an engine."""
 
-    def __init__(self, name: str, options: Options, retries: int = 2) -> None:
-        self.name, _, address = name.partition("=")
-        options = replace(options, address=address) if address else options
+    def __init__(self, options: RunOptions) -> None:
+        self.name, _, address = (options.on or LOCAL).partition("=")
         cls = engine_class(self.name)
-        for field, option in OPTIONS.items():
-            if getattr(options, field) and field not in cls.accepts:
-                raise UserError(f"{option} does not apply to --on {self.name}{_home(field)}")
+        given = {name: getattr(options, name) for name in ("gpus", "slurm", "gpus_per_cell")} | {"address": address}
+        for name, value in given.items():
+            if value and name not in cls.accepts:
+                flag = "=ADDRESS" if name == "address" else flag_of(name)
+                raise UserError(f"{flag} does not apply to --on {self.name}{_home(name)}")
         self.engine = cls(options)
-        self._retries = retries
+        self._retries = options.retries
         self._first = JobFolder.new_name()
         self._entries: list[Entry] = []
 
@@ -52,9 +56,9 @@ class Fleet:
         from tta_bench.runs.execute import refuse_unfit
 
         # A login node often has no GPU: it checks on the CPU, and workers pick their own device.
-        place = Binder(site if self.engine.is_here else replace(site, device="cpu"))
-        refuse_unfit(requests, place)
-        self._entries = [Entry(spec, 1.0, Expected.of(place.bind(spec).cell)) for spec in requests]
+        binder = Binder(site if self.engine.is_here else replace(site, device="cpu"))
+        refuse_unfit(requests, binder)
+        self._entries = [Entry(spec, 1.0, Expected.of(binder.bind(spec).cell)) for spec in requests]
 
     def run(self, ready: Launch, watcher: Watcher) -> tuple[list[Record], list[Lost]]:
         """Run what is left; returns the records of all requests in their order, and the cells that were lost."""

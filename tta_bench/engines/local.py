@@ -19,11 +19,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, Options, State
+from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
 from tta_bench.files import open_own
 from tta_bench.records.store import Store
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.system import cores
 
@@ -37,7 +38,7 @@ class Local(Engine):
     accepts = frozenset({"gpus"})
     is_here = True
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
         self._ready: list[subprocess.Popen[bytes]] = []  # wait for their job
         self._started: dict[int, subprocess.Popen[bytes]] = {}

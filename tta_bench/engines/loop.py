@@ -18,7 +18,7 @@ from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.errors import RunStopped, UserError
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 if TYPE_CHECKING:
     from tta_bench.runs.workers import Workers
@@ -78,30 +78,30 @@ def work(folder: JobFolder, index: int, workers: Workers | None = None) -> int:
 def _loop(job: Job, folder: JobFolder, index: int, workers: Workers | None, sign: Sign, stop: threading.Event) -> None:
     from tta_bench.runs.bind import Binder
     from tta_bench.runs.execute import Cells
-    from tta_bench.runs.tripwire import warn
+    from tta_bench.runs.source_check import warn
 
     site = job.place
-    place = Binder(site, workers)
+    binder = Binder(site, workers)
     queue = Queue(folder.store, job.cells, site.device, job.retries)
     watcher = SignWatcher(sign, queue, folder.name, index)
-    place.on_cache = watcher.on_cache
     if not site.in_process:
-        place.workers.warm_up()
+        binder.workers.warm_up()
     try:
         if job.warns and index == 0:
-            warn([entry.spec for entry in job.cells], place, folder.store, watcher)
-        cells, skip = Cells(place, folder.store, watcher), index  # workers start together, each with another cell
+            warn([entry.spec for entry in job.cells], binder, folder.store, watcher)
+        cells, skip = Cells(binder, folder.store, watcher), index  # workers start together, each with another cell
         while not stop.is_set() and (entry := queue.next(skip)) is not None:
             skip, watcher.entry = 0, entry
-            found = Expected.of(place.bind(entry.spec).cell)
+            sign.begin(entry.spec.digest, 0)  # should the worker die while it reads images and weights
+            found = Expected.of(binder.bind(entry.spec, watcher.on_cache).cell)
             if line := entry.expected.mismatch(found, socket.gethostname()):
                 raise UserError(line)
             outcome = cells.find_or_run(entry.spec)
+            sign.end(is_new=outcome is not None and outcome.is_new)
             if outcome is not None:
                 queue.drop(entry)
-                sign.end(is_new=outcome.is_new)
     finally:
-        place.workers.close()
+        binder.workers.close()
 
 
 @contextmanager

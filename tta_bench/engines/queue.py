@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -54,13 +55,9 @@ class Queue:
         if not now and start < self._rest_until:
             return []
         found = []
-        for path in self.store.record_files():
-            if path.name not in self._seen:
-                try:
-                    record = read_record(path)
-                except UserError:  # damaged: the worker that runs its cell reports it
-                    continue
-                found += self._take(record, path.name)
+        for name in sorted(set(self.store.record_names()) - self._seen):
+            with suppress(UserError):  # damaged: the worker that runs its cell reports it
+                found += self._take(read_record(self.store.cells / name), name)
         self._rest_until = time.monotonic() + REST * (time.monotonic() - start)
         return found
 

@@ -18,9 +18,10 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, Options, State
+from tta_bench.engines.base import ENDED, RUNNING, WAITING, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
+from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.system import cores
 
@@ -33,7 +34,7 @@ class Ray(Engine):
 
     accepts = frozenset({"address", "gpus_per_cell"})
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
         try:
             import ray
@@ -41,11 +42,12 @@ class Ray(Engine):
             raise UserError("--on ray: Ray is not installed: pip install 'tta-bench[ray]'") from None
         self._ray: Any = ray
         self._is_connected = False
+        self._address = (options.on or "").partition("=")[2]
 
     @cached_property
     def jobs(self) -> int:
         """One worker per GPU share; without GPUs one per CPU."""
-        self._connect(self.options.address)
+        self._connect(self._address)
         there, gpus = self._ray.cluster_resources(), self.options.gpus_per_cell
         fits = int(there.get("GPU", 0) / gpus) if gpus else int(there.get("CPU", 1))
         if fits < 1:
@@ -54,10 +56,10 @@ class Ray(Engine):
         return self.options.jobs or fits
 
     def warm_up(self, job: JobFolder, workers: int, site: Site) -> None:
-        self._connect(self.options.address)  # refuses a wrong address before any data are read
+        self._connect(self._address)  # refuses a wrong address before any data are read
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
-        self._connect(self.options.address)
+        self._connect(self._address)
         options = {"num_cpus": 1, "num_gpus": self.options.gpus_per_cell or 0, "lifetime": "detached"}
         actor = self._ray.remote(Runner)
         for index in range(workers):
@@ -65,7 +67,7 @@ class Ray(Engine):
             # The cluster keeps what makes an actor; a call of its method would die with this process.
             made = actor.options(name=_name(job, index), namespace=NAMESPACE, **options)
             made.remote([*words, job.name, str(index)], str(job.log(index)), options["num_gpus"])
-        return {"address": self.options.address}
+        return {"address": self._address}
 
     def state(self, job: JobFolder) -> list[State]:
         self._connect(str(job.handle.get("address", "")))

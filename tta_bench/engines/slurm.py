@@ -10,13 +10,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
-from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, WAITING, Engine, Options, State
+from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, WAITING, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
+from tta_bench.runs.options import RunOptions
 
 EARLY = 120  # seconds before the time limit at which a worker takes no new cell; at most a quarter of the limit
 TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
@@ -32,18 +33,19 @@ PATIENCE = 60.0  # seconds for a command of Slurm
 class Slurm(Engine):
     """Workers in a Slurm array."""
 
-    accepts = frozenset({"submit"})
+    accepts = frozenset({"slurm"})
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
         if shutil.which("sbatch") is None:
             raise UserError("--on slurm: sbatch is not installed here: run this command on a login node of the cluster")
-        for name in options.submit:
+        self._given = cast("dict[str, str]", options.slurm or {})
+        for name in self._given:
             if name in OWN:
                 raise UserError(f"--slurm {name}=…: tta-bench sets this option itself")
             if name in NO_JOB:
                 raise UserError(f"--slurm {name}: not possible here, sbatch would not submit the job and return")
-        signal = options.submit.get("signal", "B:")
+        signal = self._given.get("signal", "B:")
         if "B" not in signal.partition(":")[0]:
             raise UserError(f"--slurm signal={signal}: write B:{signal}, the signal must reach the batch script")
 
@@ -52,17 +54,17 @@ class Slurm(Engine):
         return self.options.jobs or 1
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
-        signal = f"B:USR1@{early(self.options.submit.get('time', ''))}"
-        given = {"signal": signal, "open-mode": "append", **self.options.submit}
+        signal = f"B:USR1@{early(self._given.get('time', ''))}"
+        given = {"signal": signal, "open-mode": "append", **self._given}
         words = ["sbatch", "--parsable", f"--array=0-{workers - 1}", "--job-name=tta-bench"]
         words += [f"--output={job.log('%a')}"]
         words += [f"--{key}={value}" if value else f"--{key}" for key, value in given.items()]
         done = _call(words, script(job))
         if done.returncode:
-            raise UserError(f"sbatch refused the job: {_reason(done)} ({_options(self.options)})")
+            raise UserError(f"sbatch refused the job: {_reason(done)} ({_options(self._given)})")
         number = done.stdout.strip().partition(";")[0]
         if not number.isdecimal():
-            raise UserError(f"sbatch answered '{number[:60]}', expected the number of a job ({_options(self.options)})")
+            raise UserError(f"sbatch answered '{number[:60]}', expected the number of a job ({_options(self._given)})")
         return {"id": number}
 
     def state(self, job: JobFolder) -> list[State]:
@@ -150,6 +152,6 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
     return "; ".join(lines) or f"exit status {done.returncode}"
 
 
-def _options(options: Options) -> str:
-    given = ",".join(f"{key}={value}" if value else key for key, value in options.submit.items())
-    return f'--slurm "{given}"' if given else "no --slurm options"
+def _options(given: Mapping[str, str]) -> str:
+    text = ",".join(f"{key}={value}" if value else key for key, value in given.items())
+    return f'--slurm "{text}"' if text else "no --slurm options"

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import cast
 
-from tta_bench.engines.base import Options
 from tta_bench.engines.fleet import Fleet
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.supervise import Lost
 from tta_bench.records.record import Record
 from tta_bench.runs.launch import Launch, launch
-from tta_bench.runs.listing import Watcher
 from tta_bench.runs.options import RunOptions
-
-LOCAL = "local"
+from tta_bench.runs.watcher import Watcher
 
 
 @dataclass(frozen=True)
@@ -45,12 +41,4 @@ def start(options: RunOptions, command: list[str]) -> Iterator[Run]:
 def _fleet(options: RunOptions) -> Fleet | None:
     """The engine that the options choose; None for this process."""
     asked = (options.on, options.gpus, options.slurm, options.gpus_per_cell, options.detach, (options.jobs or 1) > 1)
-    if not any(asked):
-        return None
-    given = Options(
-        jobs=options.jobs,
-        gpus=tuple(options.gpus),
-        gpus_per_cell=options.gpus_per_cell,
-        submit=cast("dict[str, str]", options.slurm or {}),
-    )
-    return Fleet(options.on or LOCAL, given, options.retries)
+    return Fleet(options) if any(asked) else None

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tta_bench.engines import Options, engine_class
+from tta_bench.engines import engine_class
 from tta_bench.engines.alive import Life
 from tta_bench.engines.base import ENDED, UNKNOWN, WAITING, State
 from tta_bench.engines.costs import seconds
@@ -16,6 +16,7 @@ from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
+from tta_bench.runs.options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,13 @@ def cancel(folder: JobFolder) -> None:
     """End a job's workers; a supervisor that follows them does not replace them."""
     with suppress(OSError):  # a folder of somebody else
         folder.note_cancelled()
-    engine_class(str(folder.handle["engine"]))(Options()).cancel(folder)
+    engine_class(str(folder.handle["engine"]))(RunOptions()).cancel(folder)
     Queue(folder.store, folder.read().cells, "auto").forget_tries()
 
 
 def _states(folder: JobFolder, engine: str, workers: int) -> list[State]:
     try:
-        return engine_class(engine)(Options()).state(folder)
+        return engine_class(engine)(RunOptions()).state(folder)
     except UserError:  # its scheduler cannot be reached from here
         return [State(UNKNOWN)] * workers
 

@@ -16,7 +16,7 @@ from tta_bench.engines.job import Entry, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.errors import Cancelled, UserError
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.listing import Watcher
+from tta_bench.runs.watcher import Watcher
 
 AGAIN = 10.0  # seconds until a scheduler that has refused replacements is asked again
 PATIENCE = 600.0  # seconds to go on asking it when no worker is left
@@ -113,7 +113,9 @@ class Supervisor:
             is_ours = job.handle["engine"] == self.job.engine and not job.is_cancelled
             if is_ours and any(state.word != ENDED for state in self.engine.state(job)):
                 self._watch(job, job.handle["workers"])
-        if not self.workers and not self.engine.starts_workers:
+        if self.workers:
+            self.engine.close()  # what was warmed up is not needed yet
+        elif not self.engine.starts_workers:
             raise UserError(f"--on {self.job.engine} starts no workers: add --detach, and start them yourself")
 
     def _watch(self, job: JobFolder, workers: int) -> None:
@@ -147,7 +149,7 @@ class Supervisor:
         """Report what a worker has done since the last look."""
         before, worker.life = worker.life, life
         entry = self.queue.left.get(life.spec)
-        if entry and (life.spec, life.of) != (before.spec, before.of):
+        if entry and life.of and (life.spec, life.of) != (before.spec, before.of):
             worker.watcher.on_start(entry.spec, life.of)
         if life.spec and life.images != before.images:
             worker.watcher.on_batch(life.images, life.accuracy)
@@ -178,8 +180,15 @@ class Supervisor:
             self.watcher.on_warning(what)
         if life.spec:
             self._reasons[life.spec] = what
+            self._count_try(worker)
         elif not life.done:
             self._reason = what
+
+    def _count_try(self, worker: Worker) -> None:
+        """Note that a worker has died in a cell, if it did not come to note that itself."""
+        entry, life, job = self.queue.left.get(worker.life.spec), worker.life, worker.job.name
+        if entry and (job, worker.index) not in {(found.job, found.worker) for found in self.queue.tries(entry)}:
+            self.queue.note_try(entry, Try(job, worker.index, life.host, life.since))
 
     def _staff(self) -> bool:
         """Start workers for cells that nobody runs; False if that is hopeless."""
@@ -197,19 +206,21 @@ class Supervisor:
     def _free(self, most: int) -> int:
         """How many cells nobody runs, at most so many; those that have ended too many workers are given up."""
         found: list[str] = []
-        for digest, entry in list(self.queue.left.items()):
+        hopeless: list[Entry] = []
+        for digest, entry in self.queue.left.items():
+            if len(found) == most:
+                break
             if not self.queue.is_running(entry):
-                found.append(digest)
-                if len(found) == most:
-                    break
-        self._read_records(
-            now=True
-        )  # of a cell that has finished meanwhile: its record was there before its claim ended
-        for digest in found:
-            given_up = self.queue.left.get(digest)
-            if given_up and len(self.queue.tries(given_up)) > self.queue.retries:
-                self.lost.append(Lost(given_up.spec, self._why(given_up)))
-                self.queue.drop(given_up)
+                if len(self.queue.tries(entry)) > self.queue.retries:
+                    hopeless.append(entry)
+                else:
+                    found.append(digest)
+        self._read_records(now=True)  # a cell that has finished meanwhile had its record before its claim ended
+        for entry in hopeless:
+            if entry.spec.digest in self.queue.left:
+                self.lost.append(Lost(entry.spec, self._why(entry)))
+                self.queue.drop(entry)
+                self._started = 0
         return sum(digest in self.queue.left for digest in found)
 
     def _is_hopeless(self) -> bool:

@@ -46,7 +46,9 @@ def exporter(name: str) -> Exporter:
     return cls()
 
 
-def export_runs(addresses: Sequence[Address], filters: Sequence[Filter], name: str, out: Path) -> Content:
+def export_runs(
+    addresses: Sequence[Address], filters: Sequence[Filter], name: str, out: Path, metrics: Sequence[str] = ()
+) -> Content:
     """Write the records of runs for a target; after an error, nothing of it is left."""
     target = exporter(name)
     check_folder(out)
@@ -55,7 +57,7 @@ def export_runs(addresses: Sequence[Address], filters: Sequence[Filter], name: s
     runs = Runs(addresses)
     if not runs.records:
         raise UserError(f"{addresses[0]}: no records to export: run `tta-bench run` first")
-    content = collect(runs, filters)
+    content = collect(runs, filters, metrics)
     was_there = out.is_dir()
     try:
         out.mkdir(parents=True, exist_ok=True)

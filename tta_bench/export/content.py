@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.report import choose, curves, frames
+from tta_bench.report.column import Column, at
+from tta_bench.report.columns import COLUMNS
+from tta_bench.report.metrics import metric_columns, with_metrics
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import layout
 from tta_bench.report.values import Table
@@ -55,27 +58,28 @@ class Content:
     predictions: pd.DataFrame | None  # as `tta_bench.predictions`; None if no cell is done
 
 
-def collect(runs: Runs, filters: Sequence[choose.Filter] = ()) -> Content:
+def collect(runs: Runs, filters: Sequence[choose.Filter] = (), metrics: Sequence[str] = ()) -> Content:
     """Read everything once; what a report refuses as unfair or damaged is refused here."""
     cells, notes = frames.labelled(runs, filters)
-    compared = choose.comparisons(runs.records, filters)
+    columns, problems = metric_columns(metrics, [record for _, record in cells], runs)
+    notes += problems
+    compared = [with_metrics(one, runs, metrics) for one in choose.comparisons(runs.records, filters)]
     tables = {f"{one.suite}/{name}": table for one in compared for name, table in layout(one).items()}
     return Content(
         name=", ".join(dict.fromkeys(record.cell.spec.suite for _, record in cells)),
-        runs=tuple(_run(label, record, runs) for label, record in cells),
+        runs=tuple(_run(label, record, runs, columns) for label, record in cells),
         tables=tables,
         notes=tuple(map(str, notes)),
-        frame=frames.cells_frame(cells, notes),
+        frame=frames.cells_frame(cells, notes, columns),
         predictions=frames.predictions_frame(cells, runs),
     )
 
 
-def _run(label: str, record: Record, runs: Runs) -> Run:
+def _run(label: str, record: Record, runs: Runs, columns: Sequence[Column]) -> Run:
     cell, done = record.cell, record.status == "done"
-    line = frames.line(label, cell.spec.tasks[0], record)
-    conditions = {
-        key: value for key, value in line.items() if key not in (*frames.NUMBERS, *_OWN) and value is not None
-    }
+    line = frames.line(label, cell.spec.tasks[0], record, columns)
+    numbers = [column.key for column in at("frame", (*COLUMNS, *columns)) if column.digits is not None]
+    conditions = {key: value for key, value in line.items() if key not in {*numbers, *_OWN} and value is not None}
     moment = datetime.fromisoformat(record.finished_at).timestamp() if record.finished_at else 0.0
     return Run(
         name=f"{label}, {cell.name}, seed {cell.spec.seed}",
@@ -86,7 +90,7 @@ def _run(label: str, record: Record, runs: Runs) -> Run:
         seed=cell.spec.seed,
         settings=cell.own_settings,
         conditions={**conditions, "tasks": ", ".join(cell.spec.tasks)},
-        numbers=_numbers(record, line),
+        numbers=_numbers(record, {key: line[key] for key in numbers}),
         curves=_curves(record, runs.predictions(cell)) if done else {},
         is_done=done,
         reason=record.reason,
@@ -97,15 +101,14 @@ def _run(label: str, record: Record, runs: Runs) -> Run:
 _OWN = ("task", "method", "settings", "reason", "finished_at")  # a run has fields for these
 
 
-def _numbers(record: Record, line: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(record: Record, found: dict[str, float]) -> dict[str, float]:
     """The numbers of a table's row; a stream over several tasks has its total, and each task's accuracy."""
     if record.status != "done":
         return {}
-    found = {key: line[key] for key in frames.NUMBERS}
     if len(record.cell.spec.tasks) > 1:
         found["accuracy"] = 100 * record.scores.top1
         found |= {f"accuracy of {task}": 100 * share for task, share in record.scores.task_top1.items()}
-    return {key: float(value) for key, value in found.items() if value is not None and not math.isnan(value)}
+    return {key: float(value) for key, value in found.items() if not math.isnan(value)}
 
 
 def _curves(record: Record, predictions: Predictions) -> dict[str, Series]:

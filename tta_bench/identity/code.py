@@ -25,13 +25,13 @@ from tta_bench.identity.syntax import OWN, for_type_checkers, syntax
 HARNESS = (
     *(
         "runs.runner",
-        "runs.session",
+        "runs.adapter",
         "runs.adaptation",
-        "runs.answers",
+        "runs.logits",
         "runs.host",
         "runs.scores",
         "runs.prepared",
-        "runs.fairness",
+        "runs.side_effects",
         "runs.standby",
         "method",
         "registry",

@@ -21,9 +21,9 @@ from tta_bench.errors import UserError
 from tta_bench.inspect import probe
 from tta_bench.inspect.inspection import Inspection, InspectionManifest
 from tta_bench.records.spec import CellSpec
+from tta_bench.runs.adapter import Adapter, read, source_batches, source_labels
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.host import Work
-from tta_bench.runs.session import Session, read, source_batches, source_labels
 from tta_bench.runs.site import Site
 
 Arrays = dict[str, NDArray[Any]]
@@ -86,7 +86,7 @@ def _one_stream(work: Work, originals: ImageSet | None, images: int) -> Arrays:
 def _inspect_batches(work: Work, originals: ImageSet | None) -> Iterator[Arrays]:
     """Adapt batch by batch; after each, capture its features with the updated weights."""
     setup = work.setup
-    source, session = setup.model.fresh(setup.device, setup.class_mask), Session(setup)
+    source, session = setup.model.fresh(setup.device, setup.class_mask), Adapter(setup)
     if work.source_images is not None:
         batches = source_batches(work.source_images, setup, work.workers)
         session.prepare(batches, source_labels(work.source_images, setup))

@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 from statistics import NormalDist
 
+FEW_TRIALS = 50  # of a coin, whose splits are counted without rounding
 MOST_TERMS = 100_000  # a continued fraction takes about √(a + b) terms
 TINY = 1e-300  # keeps a denominator of the continued fraction away from 0
 NORMAL = NormalDist()
@@ -41,6 +42,8 @@ def sign_test(wins: int, losses: int) -> float:
     fewer, trials = min(wins, losses), wins + losses
     if wins == losses:
         return 1.0
+    if trials <= FEW_TRIALS:
+        return float(sum(math.comb(trials, k) for k in range(fewer + 1)) / 2 ** (trials - 1))
     return min(1.0, 2 * incomplete_beta(trials - fewer, fewer + 1, 0.5))
 
 

@@ -15,11 +15,11 @@ from tta_bench.preflight import results
 from tta_bench.preflight.results import CheckResult, CheckResults
 from tta_bench.preflight.trial import BATCH, BATCHES, try_out
 from tta_bench.records.spec import CellSpec
+from tta_bench.runs.adapter import Adapter
 from tta_bench.runs.bind import Binder, model_name, refuse_many_models
 from tta_bench.runs.clock import lives
 from tta_bench.runs.misnamed import refuse_unknown, refuse_unused_settings
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.session import Session
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import Row, row_of, spec_of
 from tta_bench.suites.suite import Suite
@@ -120,7 +120,7 @@ def _try_methods(found: CheckResults, rows: Sequence[Row], probe: CellSpec, bind
         )
         if not has_device:
             return "not tried, the device is not available"
-        session = Session(binder.setup(spec), shares_weights=is_slow)
+        session = Adapter(binder.setup(spec), shares_weights=is_slow)
         adapted = f"adapts {sum(t.numel() for t in session.method.adapted_parameters().values()):,} numbers"
         if is_slow:
             return f"{adapted}; not tried, {numbers:,} weights are slow on a CPU"

@@ -11,7 +11,7 @@ from typing import Any
 
 from tta_bench.errors import UserError
 from tta_bench.files import now, remove_leftovers, write_whole
-from tta_bench.records import aside, claims, notes
+from tta_bench.records import locks, notes, quarantine
 from tta_bench.records.cell import Cell
 from tta_bench.records.folder import RunFolder
 from tta_bench.records.notes import Command, Manifest
@@ -124,26 +124,26 @@ class Store(RunFolder):
 
     def claim(self, cell: Cell) -> AbstractContextManager[bool]:
         """Claim a cell so that no other process runs it; False if another process holds it."""
-        return claims.claim(self, cell)
+        return locks.claim(self, cell)
 
     def is_claimed(self, identity: str) -> bool:
         """Whether a process runs the cell with this identity."""
-        return claims.is_claimed(self, identity)
+        return locks.is_claimed(self, identity)
 
     def note_try(self, identity: str, line: bytes) -> None:
-        """Note who runs a cell that this process has claimed; its record removes the note."""
-        claims.note_try(self, identity, line)
+        """Note who runs a cell; its record removes the note."""
+        locks.note_try(self, identity, line)
 
     def tries(self, identity: str) -> list[bytes]:
         """The notes of processes that have claimed a cell since its last record."""
-        return claims.tries(self, identity)
+        return locks.tries(self, identity)
 
     def forget_tries(self, identity: str) -> None:
-        claims.forget_tries(self, identity)
+        locks.forget_tries(self, identity)
 
     def refuse_running(self) -> None:
         """Refuse a folder in which some process is running cells."""
-        if busy := claims.count_claimed(self):
+        if busy := locks.count_claimed(self):
             cells = f"{busy} cell{'s'[: busy > 1]}"
             raise UserError(f"another process is running {cells} in {self.folder}: stop it before --fresh")
 
@@ -152,15 +152,15 @@ class Store(RunFolder):
         if not self.folder.exists():
             return None
         self.refuse_running()
-        return aside.move_run(self.folder)
+        return quarantine.move_run(self.folder)
 
     def set_damaged_aside(self) -> list[Path]:
         """Move damaged records and their predictions aside; returns their new paths."""
-        return aside.move_damaged(self)
+        return quarantine.move_damaged(self)
 
     def set_cell_aside(self, cell: Cell) -> list[Path]:
         """Move a cell's record and predictions aside; returns their new paths."""
-        return aside.move_cell(self, self.record_file(cell.slug))
+        return quarantine.move_cell(self, self.record_file(cell.slug))
 
     def _orders(self) -> tuple[list[str], list[str]]:
         """Names of tasks and methods, those of the newest command first."""

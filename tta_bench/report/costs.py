@@ -1,4 +1,4 @@
-"""The time table: what each method costs, in seconds and in exact counts."""
+"""What each method costs in time, on machines that can be compared."""
 
 from __future__ import annotations
 
@@ -12,30 +12,25 @@ from tta_bench.errors import some
 from tta_bench.notes import Note, info, warning
 from tta_bench.records.conditions import StreamKey, TimeConditions
 from tta_bench.records.record import Record
+from tta_bench.report.column import Context
 from tta_bench.report.rows import Comparison, Row
-from tta_bench.report.values import FAILED, Table, Value
 
 IMAGES = 50_000  # of ImageNet's validation set, and of most published time tables
 MIXED = "Times were measured under different conditions"
 SLOW_TIMES, SLOW_SECONDS = 5.0, 1.0  # a first batch is noted if it takes so many times the median, and so much more
-COLUMNS = ("seconds", "ms/image", "× Source", "min/50k", "forwards/image", "backwards/image", "peak MiB", "prepare s")
 
 
-def time_table(comparison: Comparison) -> Table:
-    """What each method costs: time inside `adapt`, exact counts of passes, peak memory."""
+def time_notes(comparison: Comparison) -> tuple[Note, ...]:
+    """What the time table's numbers were measured on, and mean."""
     timed = with_comparable_times(comparison)
-    source = [record for row in timed.rows if row.first.cell.spec.method == "source" for record in row.done]
-    times = {row.label: row.done for row in timed.rows}
-    rows = tuple((row.label, _costs(row, times.get(row.label, []), source)) for row in comparison.rows)
-    notes = [
+    return (
         *(info(f"Measured on {machine}.") for machine in machines_of(timed)),
         *_left_out(comparison, timed),
         info(f"seconds: all of `adapt`, per seed; {_steady_note(timed)}"),
         *_slow_note(timed),
         *extrapolated(timed),
         *_memory_note(comparison),
-    ]
-    return Table(f"{comparison.suite}: time and cost", COLUMNS, rows, tuple(notes))
+    )
 
 
 def with_comparable_times(comparison: Comparison) -> Comparison:
@@ -159,25 +154,27 @@ def extrapolated(comparison: Comparison, images: int = IMAGES) -> list[Note]:
     return [info(f"{text} images per method.")]
 
 
-def _costs(row: Row, timed: Sequence[Record], source: Sequence[Record]) -> tuple[Value, ...]:
-    """`timed` are the row's records with comparable times; counts and memory are those of all."""
-    done = row.done
-    if not done:
-        return (Value(word=FAILED),) * len(COLUMNS)
-    images = sum(record.scores.samples for record in done)
+def seconds_of(row: Row, context: Context) -> float | None:
+    """Seconds per seed, if all of a row's streams were timed: not of some alone."""
+    timed = context.timed.get(row.label, [])
+    return seconds_per_seed(timed) if len(timed) == len(row.done) else None
+
+
+def steady_of(row: Row, context: Context) -> float | None:
+    timed = context.timed.get(row.label, [])
+    return steady_ms(timed) if timed else None
+
+
+def minutes_of(row: Row, context: Context) -> float | None:
+    timed = context.timed.get(row.label, [])
+    return minutes(timed) if timed else None
+
+
+def times_source(row: Row, context: Context) -> float | None:
+    """Time per image as a multiple of Source's: on the same streams, else of all with the same model and batch size."""
+    timed, source = context.timed.get(row.label, []), context.source_times
     slower = times_other(paired(timed, source))
-    if source and timed and slower is None:  # no stream in common, but the same model and batch size
-        slower = steady_ms(timed) / steady_ms(source)
-    return (
-        Value(seconds_per_seed(timed), digits=1) if len(timed) == len(done) else Value(),  # not of some streams alone
-        Value(steady_ms(timed), digits=2) if timed else Value(),
-        Value() if slower is None else Value(slower, digits=2),
-        Value(minutes(timed), digits=2) if timed else Value(),
-        Value(sum(record.measured.sample_forwards for record in done) / images, digits=2),
-        Value(sum(record.measured.sample_backwards for record in done) / images, digits=2),
-        Value(max(record.measured.memory.get("bytes", 0) for record in done) / 2**20, digits=0),
-        Value(sum(record.measured.seconds["prepare"] for record in done) / len(done), digits=2),
-    )
+    return steady_ms(timed) / steady_ms(source) if slower is None and source and timed else slower
 
 
 def paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Record, Record]]:

@@ -14,7 +14,9 @@ from tta_bench.notes import Note
 from tta_bench.packed.address import Address
 from tta_bench.records.record import Record
 from tta_bench.report import choose
-from tta_bench.report.measured import Measured, measured
+from tta_bench.report.column import Column, Line, at
+from tta_bench.report.columns import COLUMNS
+from tta_bench.report.metrics import metric_columns
 from tta_bench.report.rows import Comparison, by_table, compare
 from tta_bench.report.runs import Runs
 
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
 
 Cell = tuple[str, Record]  # a record and its row's label
 
-WHOLE_NUMBERS = ("severity", "resets", "limit", "threads")  # where one may be missing, pandas makes them 5.0
-NUMBERS = (*Measured._fields, "images", "resets", "seen")  # the columns that were measured
+WHOLE_NUMBERS = ("severity", "images", "resets", "limit", "threads")  # where one may be missing, pandas makes them 5.0
 # Columns of an image, and what `Predictions` calls them: a frame's own `index` is another.
 IMAGE = {
     "image": "index",
@@ -38,7 +39,7 @@ IMAGE = {
 }
 
 
-def frame(folder: Address, *more: Address, **where: object) -> pd.DataFrame:
+def frame(folder: Address, *more: Address, metrics: Sequence[str] = (), **where: object) -> pd.DataFrame:
     """The cells of runs, one row per cell and task; `accuracy` and `top5` in percent, `ece` in [0, 1].
 
     A run is a folder, a packed file or the web address of one.
@@ -48,9 +49,13 @@ def frame(folder: Address, *more: Address, **where: object) -> pd.DataFrame:
     stream over several tasks only `accuracy` is the task's own: `top5` and `ece` are missing, costs are those of the
     whole stream, once per task (`drop_duplicates("cell")` before a sum).
     `where` chooses, with the keys of `tta-bench report --where` and one value or several: `frame("run", limit=None)`.
+    `metrics` adds a column for each of these installed metrics (`tta-bench list metrics`).
     `frame.attrs["notes"]` holds the notes that a report would print.
     """
-    return cells_frame(*labelled(_open(folder, *more), _filters(where)))
+    runs = _open(folder, *more)
+    cells, notes = labelled(runs, _filters(where))
+    columns, problems = metric_columns(metrics, [record for _, record in cells], runs)
+    return cells_frame(cells, [*notes, *problems], columns)
 
 
 def predictions(folder: Address, *more: Address, **where: object) -> pd.DataFrame:
@@ -79,11 +84,11 @@ def labelled(runs: Runs, filters: Sequence[choose.Filter]) -> tuple[list[Cell], 
     return cells, list(dict.fromkeys(notes))
 
 
-def cells_frame(cells: Sequence[Cell], notes: Sequence[Note]) -> pd.DataFrame:
+def cells_frame(cells: Sequence[Cell], notes: Sequence[Note], columns: Sequence[Column] = ()) -> pd.DataFrame:
     """`frame` of these cells."""
     import pandas as pd
 
-    lines = [line(label, task, record) for label, record in cells for task in record.cell.spec.tasks]
+    lines = [line(label, task, record, columns) for label, record in cells for task in record.cell.spec.tasks]
     made: pd.DataFrame = pd.DataFrame(lines).astype(dict.fromkeys(WHOLE_NUMBERS, "Int64"))
     made["finished_at"] = pd.to_datetime(made["finished_at"], utc=True)
     made.attrs["notes"] = list(map(str, notes))
@@ -146,58 +151,10 @@ def _filters(where: dict[str, object]) -> list[choose.Filter]:
     return found
 
 
-def line(label: str, task: str, record: Record) -> dict[str, Any]:
-    """One row of `frame`."""
-    cell, there = record.cell, record.measured.environment
-    return {
-        "suite": cell.spec.suite,
-        "scenario": cell.conditions.scenario,
-        "task": task,
-        # A gradual stream's severity rises and falls.
-        "severity": None if cell.spec.scenario == "gradual" else cell.spec.data.get("severity"),
-        "seed": cell.spec.seed,
-        "method": label,
-        **_numbers(task, record),
-        "scored": record.measured.score_point or None,
-        "needs_source": record.measured.needs_source if record.status == "done" else None,
-        "status": record.status,
-        "reason": record.reason,
-        "plugin": cell.spec.method,
-        "settings": cell.own_settings,
-        "model": cell.spec.model,
-        "weights": cell.found.weights,
-        "batch_size": cell.spec.batch_size,
-        "limit": cell.spec.limit,
-        "stream_speed": cell.spec.live.speed if cell.spec.live else 0.0,
-        "seen": 100 * record.measured.seen if record.status == "done" else None,
-        "amp": cell.spec.amp,
-        "compile": cell.spec.compile,
-        "device": cell.found.device,
-        "device_name": there.get("device_name"),
-        "threads": there.get("threads"),
-        "tta_bench": cell.found.harness,
-        "commit": there.get("commit"),
-        "finished_at": record.finished_at or None,
-        "cell": cell.slug,
-    }
-
-
-def _numbers(task: str, record: Record) -> dict[str, float | None]:
-    """The numbers of a cell, accuracies in percent; a failed cell has none."""
-    found = measured(record, task)
-    return {
-        "accuracy": 100 * found.accuracy,
-        "top5": 100 * found.top5,
-        "ece": found.ece,
-        "images": record.scores.samples,
-        "seconds": found.seconds,
-        "prepare_seconds": found.prepare_seconds,
-        "ms_per_image": found.ms_per_image,
-        "forwards_per_image": found.forwards_per_image,
-        "backwards_per_image": found.backwards_per_image,
-        "resets": record.measured.resets if record.status == "done" else None,
-        "peak_mib": found.peak_mib,
-    }
+def line(label: str, task: str, record: Record, columns: Sequence[Column] = ()) -> dict[str, Any]:
+    """One row of `frame`; `columns` are those of metrics."""
+    there = Line(label, task, record)
+    return {column.key: column.of_line(there) for column in at("frame", (*COLUMNS, *columns))}
 
 
 def _who(label: str, record: Record) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,39 +10,16 @@ from tta_bench.errors import UserError
 from tta_bench.notes import Note, info
 from tta_bench.records.conditions import StreamKey
 from tta_bench.records.record import Record
-from tta_bench.report.costs import slow_first_batch, steady_ms
+from tta_bench.report.column import Column, Context, Line, entries
+from tta_bench.report.columns import columns_at
 from tta_bench.report.differences import make_stream
-from tta_bench.report.measured import measured
 from tta_bench.report.render import csv_lines
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
 from tta_bench.report.stats import Blocks, estimate, holm
-from tta_bench.report.tables import average, is_live, scoring, scoring_columns, scoring_note
+from tta_bench.report.tables import average, scoring_columns, scoring_note, titles
 from tta_bench.report.values import NONE, Table, Value
 
-COLUMNS = (
-    "label",
-    "method",
-    "settings",
-    "suite",
-    "task",
-    "seed",
-    "top1",
-    "top5",
-    "ece",
-    "scored",
-    "forwards_per_image",
-    "backwards_per_image",
-    "needs_source",
-    "ms_per_image",
-    "peak_mib",
-    "model",
-    "weights",
-    "stream",
-    "status",
-    "reason",
-    "slow_first_batch",  # how many times the median of the others it took; empty where nothing is noted
-)
 ALPHA = 0.05
 CLOSE_NOTE = info("≈: not distinguishable from the best (paired, all tasks together, block bootstrap, Holm).")
 
@@ -52,44 +27,19 @@ CLOSE_NOTE = info("≈: not distinguishable from the best (paired, all tasks tog
 def tidy_csv(comparison: Comparison) -> str:
     """One line per row, task and seed, sorted by label, order of tasks and seed; accuracies are fractions."""
     order = {task: place for place, task in enumerate(comparison.tasks)}
+    columns = columns_at("csv", comparison)
     lines = [
-        (row.label, order[task], record.cell.spec.seed, _tidy(row.label, task, record))
+        (row.label, order[task], record.cell.spec.seed, _texts(columns, Line(row.label, task, record)))
         for row in comparison.rows
         for record in row.records
         for task in record.cell.spec.tasks
     ]
-    return csv_lines([COLUMNS, *(line for *_, line in sorted(lines, key=lambda line: line[:3]))])
+    keys = [column.key for column in columns]
+    return csv_lines([keys, *(line for *_, line in sorted(lines, key=lambda line: line[:3]))])
 
 
-def _tidy(label: str, task: str, record: Record) -> list[str]:
-    cell, found, done = record.cell, measured(record, task), record.status == "done"
-    return [
-        label,
-        cell.spec.method,
-        json.dumps(cell.own_settings, sort_keys=True),
-        cell.spec.suite,
-        task,
-        str(cell.spec.seed),
-        _digits(found.accuracy, 4),
-        _digits(found.top5, 4),
-        _digits(found.ece, 4),
-        record.measured.score_point if done else "",
-        _digits(found.forwards_per_image, 3),
-        _digits(found.backwards_per_image, 3),
-        ("yes" if record.measured.needs_source else "no") if done else "",
-        _digits(found.ms_per_image, 3),
-        _digits(found.peak_mib, 0),
-        cell.spec.model,
-        cell.found.weights,
-        cell.found.stream,
-        record.status,
-        record.reason,
-        _digits(slow_first_batch(record) or math.nan, 1),
-    ]
-
-
-def _digits(value: float, digits: int) -> str:
-    return "" if math.isnan(value) else f"{value:.{digits}f}"
+def _texts(columns: Sequence[Column], line: Line) -> list[str]:
+    return [column.text(column.of_line(line)) for column in columns]
 
 
 @dataclass(frozen=True)
@@ -129,14 +79,15 @@ def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
     """Rows by their average, best first; those not distinguishable from the best are marked."""
     averages = {row.label: average(row, comparison.tasks) for row in comparison.rows}
     ranked, scored = _ranked(comparison)
+    more, context = [*scoring_columns(comparison), *columns_at("ranking", comparison)], Context(comparison)
     about = info(f"Average over {len(comparison.tasks)} tasks. {scoring_note(comparison)}")
     rows = []
     for row in ranked:
         value = averages[row.label]
         place = 1 + sum(averages[other.label].rank > value.rank for other in scored)
         rank = f"{place}{'≈' if row.label in close.labels else ''}" if row in scored else NONE
-        rows.append((row.label, (Value(word=rank), value, *scoring(row, live=is_live(comparison)), *_cost(row))))
-    columns = ("rank", "Avg.", *scoring_columns(comparison), "ms/image", "peak MiB")
+        rows.append((row.label, (Value(word=rank), value, *entries(more, row, context))))
+    columns = ("rank", "Avg.", *titles(more))
     return Table(f"{comparison.suite}: leaderboard", columns, tuple(rows), (*comparison.notes, about, *close.notes))
 
 
@@ -157,10 +108,3 @@ def not_distinguishable(rows: Sequence[Row], runs: Runs) -> set[str]:
                     blocks[label].append(Blocks(make_stream(record.cell, correct[label], correct[best], index)))
     p = {label: estimate(streams, replicates=0).p for label, streams in blocks.items()}
     return {label for label, adjusted in zip(p, holm(list(p.values())), strict=True) if adjusted >= ALPHA}
-
-
-def _cost(row: Row) -> tuple[Value, Value]:
-    if not row.done:
-        return Value(), Value()
-    peak = max(record.measured.memory.get("bytes", 0) for record in row.done) / 2**20
-    return Value(steady_ms(row.done), digits=2), Value(peak, digits=0)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Iterable
 
-from tta_bench.notes import info
-from tta_bench.papers.baseline import BASELINE
+from tta_bench.report.column import Context
 from tta_bench.report.rows import Comparison, Row
-from tta_bench.report.values import NONE, Table, Value
+from tta_bench.report.values import NONE
 
-COLUMNS = ("worst", "its seed", "median", "best", "mean", "below Source")
-EMPTY = (Value(),) * len(COLUMNS)
 NOTE = (
     "Average accuracy (%) over all tasks for each order of the images. Run the worst order again with --seeds and its "
     "seed. below Source: the orders in which a method falls below Source in the same order. A row without numbers is "
@@ -18,13 +16,36 @@ NOTE = (
 )
 
 
-def orders_table(comparison: Comparison) -> Table:
-    """One line per row; numbers only where it is done in every order: the one that is missing may be the worst."""
-    count = len({record.cell.spec.seed for record in comparison.records})
-    source = next((_by_seed(row, comparison) for row in comparison.rows if row.first.cell.spec.method == BASELINE), {})
-    found = {row.label: _by_seed(row, comparison) for row in comparison.rows}
-    rows = tuple((label, _line(own, source) if len(own) == count else EMPTY) for label, own in found.items())
-    return Table(f"{comparison.suite}: {count} orders", COLUMNS, rows, (*comparison.notes, info(NOTE)))
+def count(comparison: Comparison) -> int:
+    return len({record.cell.spec.seed for record in comparison.records})
+
+
+def over(function: Callable[[Iterable[float]], float]) -> Callable[[Row, Context], float | None]:
+    """A number of a row's averages in all orders; none if one is missing, for that may be the worst."""
+
+    def found(row: Row, context: Context) -> float | None:
+        own = _by_seed(row, context.comparison)
+        return function(list(own.values())) if len(own) == count(context.comparison) else None
+
+    return found
+
+
+worst = over(min)
+
+
+def worst_seed(row: Row, context: Context) -> str | None:
+    own = _by_seed(row, context.comparison)
+    return str(min(own, key=lambda seed: own[seed])) if len(own) == count(context.comparison) else None
+
+
+def below_source(row: Row, context: Context) -> str | None:
+    """In how many orders a row is below Source; marked if its worst order is one of them."""
+    own, lowest = _by_seed(row, context.comparison), worst_seed(row, context)
+    source = _by_seed(context.source, context.comparison) if context.source else {}
+    if lowest is None or own == source or not source:
+        return None if lowest is None else NONE
+    below = [seed for seed in own if seed in source and own[seed] < source[seed]]
+    return f"{len(below)}/{len(own)}{' ⚠' if int(lowest) in below else ''}"
 
 
 def _by_seed(row: Row, comparison: Comparison) -> dict[int, float]:
@@ -37,17 +58,3 @@ def _by_seed(row: Row, comparison: Comparison) -> dict[int, float]:
         for seed, scores in sorted(found.items())
         if len(scores) == len(comparison.tasks)
     }
-
-
-def _line(own: dict[int, float], source: dict[int, float]) -> tuple[Value, ...]:
-    worst = min(own, key=lambda seed: own[seed])
-    below = [seed for seed in own if seed in source and own[seed] < source[seed]]
-    mark = NONE if own == source or not source else f"{len(below)}/{len(own)}{' ⚠' if worst in below else ''}"
-    return (
-        Value(own[worst]),
-        Value(word=str(worst)),
-        Value(statistics.median(own.values())),
-        Value(max(own.values())),
-        Value(statistics.fmean(own.values())),
-        Value(word=mark),
-    )

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from tta_bench import declared
+from tta_bench import static_facts
 from tta_bench.checked.options import flag_of
 from tta_bench.notes import Level, Note
 from tta_bench.papers.baseline import other_weights, own_paper
@@ -109,4 +109,4 @@ def paper_row(row: Row, paper: Paper, table: PaperTable) -> str:
 def defaults(method: str) -> dict[str, Any]:
     """A method's published settings, without importing it."""
     entry = next((e for e in metadata.entry_points(group="tta_bench.methods") if e.name == method), None)
-    return declared.defaults(entry.module, entry.attr) if entry else {}
+    return static_facts.defaults(entry.module, entry.attr) if entry else {}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
 from tta_bench.notes import Level, Note, info, warning
@@ -17,6 +17,9 @@ from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
 from tta_bench.report.comparable import require_comparable, shipped_suite, table_of
 from tta_bench.report.current import is_ahead, newest_data, newest_method, recency
+
+if TYPE_CHECKING:
+    from tta_bench.report.column import Column
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Comparison:
     tasks: tuple[str, ...]
     rows: tuple[Row, ...]
     notes: tuple[Note, ...]
+    columns: tuple[Column, ...] = ()  # of the metrics that were asked for
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # labels of other groups: the `--where` that shows them
 
     @cached_property

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from tta_bench.measure import confidence
 from tta_bench.measure.collapse import WINDOW, collapsed_at
 from tta_bench.notes import Note, info, warning
 from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.record import Record
+from tta_bench.report.column import Context
+from tta_bench.report.metrics import OWN, by_class
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
-from tta_bench.report.values import FAILED, NONE, Table, Value
+from tta_bench.report.values import NONE, Table, Value
 
-COLUMNS = ("worst class %", "it is", "ECE %", "Brier", "AURC %", "surest half %", "collapsed", "resets")
 MOST_CLASSES = 20  # of a table by class: more do not fit
 NOTES = (  # what the columns mean
     "worst class: accuracy on a stream's worst class, mean over streams; it is: the class that is worst most often.",
@@ -64,12 +62,6 @@ def collapse_notes(comparison: Comparison, runs: Runs) -> list[Note]:
     return notes
 
 
-def stress_table(comparison: Comparison, runs: Runs) -> Table:
-    """One line per row, averaged over its streams."""
-    rows = tuple((row.label, _line(row, comparison, runs)) for row in comparison.rows)
-    return Table(f"{comparison.suite}: under stress", COLUMNS, rows, (*comparison.notes, *map(info, NOTES)))
-
-
 def class_table(comparison: Comparison, runs: Runs) -> Table:
     """Accuracy on each class, averaged over streams; of many classes those on which the rows are worst on average."""
     found = {row.label: _by_class(row, runs) for row in comparison.rows}
@@ -91,38 +83,42 @@ def _by_class(row: Row, runs: Runs) -> dict[int, float]:
     scores: dict[int, list[float]] = {}
     for record in row.done:
         found = runs.predictions(record.cell)
-        for name, accuracy in confidence.class_accuracy(found.label, found.correct).items():
+        for name, accuracy in by_class(found).items():
             scores.setdefault(name, []).append(100 * accuracy)
     return {name: statistics.fmean(own) for name, own in scores.items()}
 
 
-def _line(row: Row, comparison: Comparison, runs: Runs) -> tuple[Value, ...]:
-    if not row.done:
-        return (Value(word=FAILED),) * len(COLUMNS)
-    worst, names, ece, brier, aurc, half = [], [], [], [], [], []
-    for record in row.done:
-        found = runs.predictions(record.cell)
-        by_class = confidence.class_accuracy(found.label, found.correct)
-        name = min(by_class, key=lambda c: by_class[c])
-        risk = confidence.risk_coverage(found.confidence, found.correct)
-        worst.append(by_class[name])
-        names.append(name)
-        ece.append(record.scores.ece)
-        brier.append(float(found.brier.mean(dtype=np.float64)))
-        aurc.append(float(risk.mean()))
-        half.append(1 - float(risk[(len(risk) - 1) // 2]))
-    has_source = row.first.cell.spec.method != BASELINE and any(_with_source(row.done, comparison))
-    collapsed = f"{len(collapses(row, comparison, runs))}/{len(row.done)}" if has_source else NONE
-    return (
-        Value(100 * statistics.fmean(worst)),
-        Value(word=str(statistics.mode(names))),
-        Value(100 * statistics.fmean(ece)),
-        Value(statistics.fmean(brier), digits=3),
-        Value(100 * statistics.fmean(aurc)),
-        Value(100 * statistics.fmean(half)),
-        Value(word=collapsed),
-        Value(sum(record.measured.resets for record in row.done), digits=0),
-    )
+def mean_of(metric: str) -> Callable[[Row, Context], float]:
+    """A row's mean of one of tta-bench's own metrics over its streams."""
+    return lambda row, context: statistics.fmean(_measures(record, context)[metric] for record in row.done)
+
+
+def mean_ece(row: Row, _: Context) -> float:
+    return 100 * statistics.fmean(record.scores.ece for record in row.done)
+
+
+def worst_class(row: Row, context: Context) -> str:
+    """The class that is the worst of most streams."""
+    return str(int(statistics.mode(_measures(record, context)["class"] for record in row.done)))
+
+
+def collapsed(row: Row, context: Context) -> str:
+    """On how many of its streams a row collapsed; nothing without Source to compare with."""
+    if row.first.cell.spec.method == BASELINE or not any(_with_source(row.done, context.comparison)):
+        return NONE
+    return f"{len(collapses(row, context.comparison, context.runs))}/{len(row.done)}"
+
+
+def _measures(record: Record, context: Context) -> dict[str, float]:
+    """All metrics of a stream, whose predictions are read once."""
+    key = "stress", id(record)
+    if key not in context.memory:
+        found = context.runs.predictions(record.cell)
+        shares = by_class(found)
+        worst = {"class": min(shares, key=lambda name: shares[name])}
+        context.memory[key] = {name: metric.compute(found, record) for name, metric in OWN.items()} | worst
+    measures: dict[str, float] = context.memory[key]
+    return measures
 
 
 def _with_source(records: Sequence[Record], comparison: Comparison) -> Iterator[tuple[Record, Record]]:

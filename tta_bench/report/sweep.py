@@ -9,8 +9,10 @@ from tta_bench.errors import UserError
 from tta_bench.notes import Level
 from tta_bench.records.record import Record
 from tta_bench.report.choose import KEYS, Filter, comparison, matching
+from tta_bench.report.column import Context
+from tta_bench.report.columns import columns_at
 from tta_bench.report.rows import Comparison
-from tta_bench.report.tables import average, is_live, scoring
+from tta_bench.report.tables import average, is_live
 from tta_bench.report.values import Table, Value, mark_best
 from tta_bench.suites.suite import AXES
 
@@ -44,7 +46,7 @@ class Point:
     def seen(self, label: str) -> Value:
         """The share of batches that a row adapted to, in percent."""
         row = next((row for row in self.found.rows if row.label == label and row.done), None)
-        return Value() if row is None else scoring(row, live=True)[-1]
+        return Value() if row is None else columns_at("live")[-1].of_row(row, Context(self.found))
 
 
 def varying(records: Sequence[Record]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The accuracy tables: records in, plain tables out."""
+"""The tables of a comparison: records in, plain tables out."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from dataclasses import replace
 from tta_bench.notes import Level, Note, info, warning
 from tta_bench.papers.baseline import own_table
 from tta_bench.records.record import Record
-from tta_bench.report import names
+from tta_bench.report import names, orders, stress
+from tta_bench.report.column import Column, Context, Place, entries
+from tta_bench.report.columns import columns_at
 from tta_bench.report.comparable import shipped_suite
-from tta_bench.report.costs import time_table
+from tta_bench.report.costs import time_notes
 from tta_bench.report.rows import Comparison, Row, differing
+from tta_bench.report.runs import Runs
 from tta_bench.report.values import FAILED, MISSING, NONE, Table, Value, mark_best, spread
 
-__all__ = ["Table", "Value", "ablation_table", "accuracy_table", "by_average", "layout", "time_table"]
-
-SCORING = ("scored", "fwd", "bwd", "src")
 SCORING_NOTE = (
     "scored: the weights that a prediction is taken with; fwd, bwd: passes per image inside `adapt`; "
     "src: needs source images."
 )
-SEEN = "seen %"
 SEEN_NOTE = " seen %: batches that it adapted to; the others were only predicted."
 
 
@@ -43,9 +42,14 @@ def _is_variant(record: Record) -> bool:
     return record.label != record.cell.spec.method and not record.label.startswith(f"{record.cell.spec.method} (")
 
 
-def scoring_columns(comparison: Comparison) -> tuple[str, ...]:
-    """The columns of `scoring`; how much a method saw only where some method may have missed batches."""
-    return (*SCORING, SEEN) if is_live(comparison) else SCORING
+def scoring_columns(comparison: Comparison) -> list[Column]:
+    """How rows were scored; how much a method saw only where some method may have missed batches."""
+    return [*columns_at("scoring"), *(columns_at("live") if is_live(comparison) else [])]
+
+
+def titles(columns: Sequence[Column]) -> tuple[str, ...]:
+    """The heads of a table that has accuracies, too."""
+    return tuple(column.short or column.title for column in columns)
 
 
 def scoring_note(comparison: Comparison) -> Note:
@@ -58,12 +62,12 @@ def is_live(comparison: Comparison) -> bool:
 
 def accuracy_table(comparison: Comparison) -> Table:
     """Top-1 accuracy in percent: methods by tasks, the average over tasks, and how it was scored."""
-    tasks, live = comparison.tasks, is_live(comparison)
+    tasks, more, context = comparison.tasks, scoring_columns(comparison), Context(comparison)
     rows = [
-        (row.label, (*(over_seeds(row, task) for task in tasks), average(row, tasks), *scoring(row, live=live)))
+        (row.label, (*(over_seeds(row, task) for task in tasks), average(row, tasks), *entries(more, row, context)))
         for row in comparison.rows
     ]
-    columns = (*names.columns(tasks), "Avg.", *scoring_columns(comparison))
+    columns = (*names.columns(tasks), "Avg.", *titles(more))
     own = (
         _seed_note(comparison),
         scoring_note(comparison),
@@ -77,16 +81,16 @@ def accuracy_table(comparison: Comparison) -> Table:
 
 def ablation_table(comparison: Comparison) -> Table:
     """Variants as rows: the average over tasks, and the settings that make each variant."""
-    rows, live = [], is_live(comparison)
+    rows, more, context = [], scoring_columns(comparison), Context(comparison)
     for row in comparison.rows:
         cell = row.first.cell
         twins = [other.first.cell for other in comparison.rows if other.first.cell.spec.method == cell.spec.method]
         settings = ", ".join(differing(cell, twins))
         variant = f"{cell.spec.method}: {settings}" if settings else cell.spec.method
-        rows.append((row.label, (average(row, comparison.tasks), *scoring(row, live=live), Value(word=variant))))
+        rows.append((row.label, (average(row, comparison.tasks), *entries(more, row, context), Value(word=variant))))
     notes = (*comparison.notes, _seed_note(comparison), scoring_note(comparison))
     title = f"{comparison.suite}: average accuracy (%) over {len(comparison.tasks)} tasks"
-    return Table(title, ("Avg.", *scoring_columns(comparison), "variant"), mark_best(rows, 1), notes)
+    return Table(title, ("Avg.", *titles(more), "variant"), mark_best(rows, 1), notes)
 
 
 def by_average(table: Table) -> Table:
@@ -95,18 +99,28 @@ def by_average(table: Table) -> Table:
     return replace(table, rows=tuple(sorted(table.rows, key=lambda row: -row[1][column].rank)))
 
 
-def scoring(row: Row, *, live: bool = False) -> tuple[Value, ...]:
-    """When a row is scored, its passes per image, whether it needs source images, and what it saw of a live stream."""
-    if not row.done:
-        return (Value(),) * (len(SCORING) + live)
-    images = sum(record.scores.samples for record in row.done)
-    return (
-        Value(word=row.first.measured.score_point or NONE),
-        Value(sum(record.measured.sample_forwards for record in row.done) / images, digits=2),
-        Value(sum(record.measured.sample_backwards for record in row.done) / images, digits=2),
-        Value(word="yes" if row.first.measured.needs_source else "no"),
-        *([Value(100 * statistics.fmean(record.measured.seen for record in row.done), digits=1)] if live else []),
-    )
+def time_table(comparison: Comparison) -> Table:
+    """What each method costs: time inside `adapt`, exact counts of passes, peak memory."""
+    return _of_columns("time", "time and cost", Context(comparison), time_notes(comparison))
+
+
+def stress_table(comparison: Comparison, runs: Runs) -> Table:
+    """What averages hide, averaged over the streams of each row."""
+    notes = (*comparison.notes, *map(info, stress.NOTES))
+    return _of_columns("stress", "under stress", Context(comparison, runs), notes)
+
+
+def orders_table(comparison: Comparison) -> Table:
+    """One line per row; numbers only where it is done in every order: the one that is missing may be the worst."""
+    notes = (*comparison.notes, info(orders.NOTE))
+    return _of_columns("orders", f"{orders.count(comparison)} orders", Context(comparison), notes, failed=NONE)
+
+
+def _of_columns(place: Place, title: str, context: Context, notes: tuple[Note, ...], failed: str = FAILED) -> Table:
+    comparison = context.comparison
+    columns = columns_at(place, comparison)
+    rows = tuple((row.label, entries(columns, row, context, failed)) for row in comparison.rows)
+    return Table(f"{comparison.suite}: {title}", tuple(column.title for column in columns), rows, notes)
 
 
 def over_seeds(row: Row, task: str) -> Value:

@@ -14,12 +14,12 @@ from tta_bench.files import folder_below, write_whole
 from tta_bench.notes import info
 from tta_bench.records.record import Record
 from tta_bench.report import differences, latex, leaderboard, render, sweep
-from tta_bench.report.orders import orders_table
+from tta_bench.report.metrics import with_metrics
 from tta_bench.report.paper import no_table, paper_table
 from tta_bench.report.rows import Comparison
 from tta_bench.report.runs import Runs
-from tta_bench.report.stress import class_table, collapse_notes, stress_table
-from tta_bench.report.tables import layout
+from tta_bench.report.stress import class_table, collapse_notes
+from tta_bench.report.tables import layout, orders_table, stress_table
 from tta_bench.report.values import Table
 
 FORMATS = ("terminal", "md", "csv", "latex", "html")
@@ -36,14 +36,16 @@ def report_runs(
     *,
     stress: bool = False,
     orders: bool = False,
+    metrics: Sequence[str] = (),
 ) -> list[Path]:
     """Everything that these formats ask for; each of several comparisons gets a folder.
 
     `paper` puts published numbers beside the measured ones: a paper's name or folder, or "" for the suite's own.
+    `metrics` are names of installed metrics, each a column of every table.
     """
     check_formats(formats)
     written = []
-    for comparison in (_with_notes(one, runs) for one in found):
+    for comparison in (with_metrics(_with_notes(one, runs), runs, metrics) for one in found):
         tables = layout(comparison)
         if stress:
             tables |= {"stress": stress_table(comparison, runs), "classes": class_table(comparison, runs)}

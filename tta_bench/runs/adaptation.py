@@ -21,10 +21,10 @@ from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.process import restored
 from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Measured
-from tta_bench.runs.answers import Answer, answer_of
-from tta_bench.runs.fairness import Watch, threads
+from tta_bench.runs.adapter import Adapter, Setup
+from tta_bench.runs.logits import Answer, answer_of
 from tta_bench.runs.prepared import Cost, State
-from tta_bench.runs.session import Session, Setup
+from tta_bench.runs.side_effects import Watch, threads
 from tta_bench.runs.standby import Standby, require_predict
 from tta_bench.streams.schedule import Schedule
 
@@ -69,7 +69,7 @@ def _adapt(setup: Setup, host: Host) -> Measured:
     memory.start(device)
     building = Stopwatch(device)
     with building:
-        session = Session(setup)
+        session = Adapter(setup)
     method = session.method
     how, cost = _prepare(session, host)
     if cost is not None:
@@ -106,7 +106,7 @@ def _adapt(setup: Setup, host: Host) -> Measured:
 class Pass:
     """One pass of a method over a stream, and what it cost."""
 
-    def __init__(self, session: Session, watch: Watch) -> None:
+    def __init__(self, session: Adapter, watch: Watch) -> None:
         live, device = session.setup.live or Live(), session.setup.device
         require_predict(session.method, live)
         self.session, self.watch = session, watch
@@ -164,7 +164,7 @@ class Pass:
         return [remark] if remark else []
 
 
-def _prepare(session: Session, host: Host) -> tuple[str, Cost | None]:
+def _prepare(session: Adapter, host: Host) -> tuple[str, Cost | None]:
     """Let a method learn from source images, or load what it learned in another cell; returns which, and its cost."""
     device, source = session.setup.device, host.source()
     if source is None:

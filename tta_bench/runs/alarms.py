@@ -10,7 +10,8 @@ from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.cell import Cell
 from tta_bench.records.store import Store
 from tta_bench.runs.host import Work
-from tta_bench.runs.listing import Watcher, is_finished
+from tta_bench.runs.resume import is_finished
+from tta_bench.runs.watcher import Watcher
 
 
 class Alarms:

@@ -14,10 +14,10 @@ from torch import Tensor
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.records.cell import Cell
-from tta_bench.runs.answers import Answer
+from tta_bench.runs.adapter import Setup, in_order
+from tta_bench.runs.logits import Answer
 from tta_bench.runs.prepared import Cost, Prepared, State
 from tta_bench.runs.scores import Scorer
-from tta_bench.runs.session import Setup, in_order
 from tta_bench.streams.stream import Stream
 
 OnBatch = Callable[[int, float, NDArray[np.int32]], None]  # images done, running accuracy, this batch's predictions

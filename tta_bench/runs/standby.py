@@ -14,13 +14,13 @@ from tta_bench.errors import CellFailed, UserError
 from tta_bench.method import Method
 from tta_bench.models.precision import autocast
 from tta_bench.records.live import Live
-from tta_bench.runs.session import Session
+from tta_bench.runs.adapter import Adapter
 
 
 class Standby:
     """Answers without adapting: with the weights from before the current adaptation, with Source's, or the newest."""
 
-    def __init__(self, session: Session, live: Live) -> None:
+    def __init__(self, session: Adapter, live: Live) -> None:
         self._session = session
         self._busy = live.busy
         self._before: Method | None = None

@@ -28,7 +28,7 @@ from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
 from tta_bench.runs import messages
 from tta_bench.runs.adaptation import adapt
-from tta_bench.runs.answers import Answer
+from tta_bench.runs.logits import Answer
 from tta_bench.runs.messages import (
     Answered,
     Batch,

@@ -246,7 +246,7 @@ def _job(host: WorkHost, *, needs_source: bool) -> Job:
 def _answer(message: Answered) -> Any:
     import numpy as np
 
-    from tta_bench.runs.answers import Answer
+    from tta_bench.runs.logits import Answer
 
     table = np.frombuffer(message.table, np.float32).reshape(message.rows, -1)
     return Answer(table, np.frombuffer(message.probabilities, np.float32).reshape(-1, table.shape[1]))

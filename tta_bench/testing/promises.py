@@ -15,7 +15,7 @@ from tta_bench.errors import UserError, some
 from tta_bench.measure.flops import TOLERATED, uncounted_forwards
 from tta_bench.measure.process import process_state
 from tta_bench.method import Kind, Method, ScorePoint
-from tta_bench.runs.fairness import hooks, require_plain_values, threads
+from tta_bench.runs.side_effects import hooks, require_plain_values, threads
 from tta_bench.testing.small import BATCH, CLASSES, stream
 
 

@@ -14,7 +14,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from tta_bench.measure.clock import Stopwatch
-from tta_bench.runs.session import read
+from tta_bench.runs.adapter import read
 from tta_bench.timing.steps import Steps, naming
 from tta_bench.timing.workload import REFERENCE, Bench
 

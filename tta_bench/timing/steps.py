@@ -24,7 +24,7 @@ from tta_bench.measure.clock import step_watch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.flops import TOLERATED, uncounted_forwards
 from tta_bench.models.source import load
-from tta_bench.runs.session import Session, Setup
+from tta_bench.runs.adapter import Adapter, Setup
 
 # An older revision without this name is refused at once; a checkout installed for development would lend it the rest.
 _ = build_method
@@ -57,7 +57,7 @@ class Steps:
         device = torch.device(workload.device)
         if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)  # a method's own `.cuda()` then uses this GPU, in a child process, too
-        self._session = Session(
+        self._session = Adapter(
             Setup(
                 method=name,
                 settings=settings,

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 
@@ -16,13 +16,14 @@ from tta_bench.packed.address import Address
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import choose, differences, leaderboard
-from tta_bench.report.orders import orders_table
+from tta_bench.report.columns import columns_at
+from tta_bench.report.metrics import metrics, with_metrics
 from tta_bench.report.page.data import gather
 from tta_bench.report.render import csv_text
 from tta_bench.report.rows import Comparison, by_table, compare
 from tta_bench.report.runs import Runs
-from tta_bench.report.stress import class_table, stress_table
-from tta_bench.report.tables import accuracy_table, layout, time_table
+from tta_bench.report.stress import class_table
+from tta_bench.report.tables import accuracy_table, layout, orders_table, stress_table
 from tta_bench.report.values import Table, Value
 from tta_bench.verify.findings import Audit
 
@@ -44,8 +45,9 @@ def check(store: Store, audit: Audit) -> None:
     names = {path.name for path in paths}
     try:
         runs = Runs([store.folder])
-        now = Tables(runs, runs.records, names)
-        before = {folder: Tables(runs, _listed(folder, runs.records), names) for folder in {p.parent for p in paths}}
+        lines = {folder: _leaderboard(folder) for folder in {path.parent for path in paths}}
+        now = {folder: Tables(runs, runs.records, names, own) for folder, own in lines.items()}
+        before = {folder: Tables(runs, _listed(own, runs.records), names, own) for folder, own in lines.items()}
     except UserError as error:
         for path in paths:
             audit.unknown("tables", str(path), f"no table can be made: {error}")
@@ -56,27 +58,37 @@ def check(store: Store, audit: Audit) -> None:
         except (OSError, UserError, UnicodeDecodeError) as error:
             audit.fails("tables", str(path), f"cannot be read ({error})")
             continue
-        if now.has(path.name, content):
+        if now[path.parent].has(path.name, content):
             audit.holds("tables", str(path))
         elif before[path.parent].has(path.name, content):
             audit.stale("tables", str(path), STALE)
-        elif path.name in now.known:
+        elif missing := now[path.parent].missing:
+            audit.unknown("tables", str(path), f"metrics that are not installed here: {', '.join(missing)}")
+        elif path.name in now[path.parent].known:
             audit.fails("tables", str(path), f"is not what the records give: {LIKELY}")
         else:
             audit.unknown("tables", str(path), "no table of tta-bench has this name")
 
 
 class Tables:
-    """The tables that records give, as `report` writes them: what it shows by default, and every other group."""
+    """The tables that records give, as `report` writes them: what it shows by default, and every other group.
 
-    def __init__(self, runs: Runs, records: Sequence[Record], names: Set[str]) -> None:
+    `lines` are those of a leaderboard.csv, whose head names the metrics that were asked for.
+    """
+
+    def __init__(self, runs: Runs, records: Sequence[Record], names: Set[str], lines: Lines) -> None:
         self._runs, self._records, self._names = runs, records, names
+        known = {column.key for column in columns_at("csv")}
+        asked = [key for key in (lines[0] if lines else ()) if key and key not in known]
+        self.missing = [name for name in asked if name not in metrics().names()]
+        self._metrics = [name for name in asked if name not in self.missing]
 
     @cached_property
     def _comparisons(self) -> list[Comparison]:
         groups = [group for those in by_table(self._records).values() for group in choose.groups(those)]
         default = choose.comparisons(self._records) if self._records else []
-        return [*default, *(compare(group.records) for group in groups)]
+        made = [*default, *(compare(group.records) for group in groups)]
+        return [with_metrics(one, self._runs, self._metrics) for one in made]
 
     @cached_property
     def _texts(self) -> dict[str, set[str]]:
@@ -107,12 +119,19 @@ class Tables:
         return False
 
 
-def _listed(folder: Path, records: Sequence[Record]) -> list[Record]:
-    """The records that a folder's leaderboard.csv lists: its tables were made of these."""
+Lines = Sequence[Mapping[str, str]]
+
+
+def _leaderboard(folder: Path) -> Lines:
+    """The lines of a folder's leaderboard.csv."""
     try:
-        lines = list(csv.DictReader(read_whole(folder / "leaderboard.csv", MOST).decode().splitlines()))
+        return list(csv.DictReader(read_whole(folder / "leaderboard.csv", MOST).decode().splitlines()))
     except (OSError, UserError, UnicodeDecodeError, csv.Error):
         return []
+
+
+def _listed(lines: Lines, records: Sequence[Record]) -> list[Record]:
+    """The records that a leaderboard.csv lists: the tables beside it were made of these."""
     listed = {tuple(line.get(name) for name in LISTED) for line in lines}
     return [record for record in records if all(_name(record, task) in listed for task in record.cell.spec.tasks)]
 
@@ -129,7 +148,7 @@ def intervals(folders: Sequence[Address]) -> list[Table]:
 
 
 def _intervals(comparison: Comparison, runs: Runs) -> Table:
-    lines = gather(comparison, accuracy_table(comparison), time_table(comparison), runs.outline)
+    lines = gather(comparison, accuracy_table(comparison), runs.outline)
     rows = []
     for line in lines:
         low, high = line.intervals[-1] or (math.nan, math.nan)

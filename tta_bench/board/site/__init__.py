@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from tta_bench.board.site.suites import suite_boards
 from tta_bench.board.submission import FILE, RUN, Submission, read_board
 from tta_bench.errors import UserError
 from tta_bench.report import page
+from tta_bench.report.metrics import metric_columns
+from tta_bench.report.runs import Runs
 
 MARK = ".tta-bench-board"  # in every site, so that a build replaces no other folder
 SCRIPTS = (
@@ -44,18 +46,19 @@ class Built:
     largest: int  # bytes of the largest page
 
 
-def build(board: Path, out: Path, title: str = "TTA board") -> Built:
+def build(board: Path, out: Path, title: str = "TTA board", metrics: Sequence[str] = ()) -> Built:
     """Write the site of a board; the folder `out` is replaced as a whole, and the same board gives the same bytes."""
     submissions = read_board(board)
     if not submissions:
         raise UserError(f"{board}: has no submissions: `tta-bench board check --help` says how one is made")
     _refuse_other(out)
-    boards = suite_boards(submissions, gather_runs(submissions))
+    columns, _ = metric_columns(metrics, [], Runs([]))  # refuses an unknown one first
+    boards = suite_boards(submissions, gather_runs(submissions, metrics))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as home:
             site = Path(home) / "site"
-            sizes = [_write(site, name, text.encode()) for name, text in pages(boards, submissions, title)]
+            sizes = [_write(site, name, text.encode()) for name, text in pages(boards, submissions, title, columns)]
             by_id = {submission.id: submission for submission in submissions}
             for one in boards:
                 for name, content in data_files(one, by_id):

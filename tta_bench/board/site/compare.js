@@ -50,15 +50,12 @@ async function showDifference(a, b) {
   }
 }
 
-const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(2)}`;
-const probability = (p) => (p === undefined ? "" : p < 0.0001 ? "<0.0001" : p.toFixed(4));
-
 function lineOf(task, reach) {
   const line = document.createElement("tr"), name = document.createElement("th");
   name.scope = "row";
   name.textContent = task.task;
   Object.assign(line.dataset, { low: task.low, high: task.high, difference: task.difference, holm: task.holm ?? "" });
-  const cells = [(100 * task.a).toFixed(1), (100 * task.b).toFixed(1), points(task.difference),
+  const cells = [fixed(100 * task.a, 1), fixed(100 * task.b, 1), points(task.difference),
     `${points(task.low)} to ${points(task.high)}`, drawnInterval(task, reach), probability(task.holm), task.verdict || ""];
   line.append(name, ...cells.map((content) => {
     const cell = document.createElement("td");
@@ -83,7 +80,7 @@ function summaryOf({ overall, tasks }, names) {
   const span = `95 % interval ${points(low)} to ${points(high)} points`;
   const says = low <= 0 && high >= 0
     ? `No clear difference between ${names.b} and ${names.a} ${where}: ${points(difference)} points (${span})`
-    : `${names.b} is ${Math.abs(100 * difference).toFixed(2)} points ${difference > 0 ? "more" : "less"} accurate than ${names.a} ${where} (${span})`;
+    : `${names.b} is ${fixed(Math.abs(100 * difference), 2)} points ${difference > 0 ? "more" : "less"} accurate than ${names.a} ${where} (${span})`;
   const count = (word) => tasks.filter(({ verdict }) => verdict === word).length;
   return tasks.length === 1 ? `${says}.` : `${says}; after Holm's correction it is better on ${count("better")}, worse on ${count("worse")}, no clear difference on ${count("even")}.`;
 }

@@ -1,22 +1,21 @@
-// Accuracy against cost, from the numbers of the tables: columns 2 to 5 are average, × Source, forwards and backwards.
-const COST_AXES = {
-  "× Source": (cells) => cells[1],
-  "passes/image": (cells) => cells[2] + cells[3],
-};
+// Accuracy against cost, from the numbers of the tables: a cost is a column whose head says so; passes are added up.
+const PASSES = "passes/image";
+const axisOf = ({ dataset: { cost } }) => (cost.endsWith("wards/image") ? PASSES : cost);
+const costHeads = (row) => [...row.closest("table").tHead.rows[0].cells].filter(({ dataset }) => dataset.cost);
 
 function drawCost() {
-  const name = Object.keys(COST_AXES)[find("cost-axis").value];
+  const name = find("cost-axis").selectedOptions[0].text;
   const shown = rowsOf().filter((row) => !row.hidden && !row.classList.contains("retracted"));
   const points = shown.map((row) => {
-    const text = textOf(row.cells[2]);
-    const x = COST_AXES[name]([2, 3, 4, 5].map((i) => Number(textOf(row.cells[i]))));
+    const text = textOf(row.cells[2]), heads = costHeads(row).filter((head) => axisOf(head) === name);
+    const x = heads.reduce((total, { cellIndex }) => total + Number(textOf(row.cells[cellIndex])), 0);
     return { label: row.dataset.name, x, y: Number(text), text };
   });
   scatter(find("cost"), points.filter(({ x, y }) => x > 0 && !isNaN(y)), name);
 }
 
 if (find("cost")) {
-  fill(find("cost-axis"), Object.keys(COST_AXES));
+  fill(find("cost-axis"), [...new Set(rowsOf().flatMap((row) => costHeads(row).map(axisOf)))]);
   find("cost-axis").addEventListener("change", drawCost);
   onShown.push(drawCost);
   requestAnimationFrame(() => setTimeout(drawCost)); // after the table is painted

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,18 @@ from tta_bench.errors import UserError
 from tta_bench.packed.unpack import unpack_run
 from tta_bench.records.record import Record
 from tta_bench.report.choose import comparison
+from tta_bench.report.column import Column
+from tta_bench.report.columns import columns_at
 from tta_bench.report.differences import make_stream
+from tta_bench.report.metrics import with_metrics
 from tta_bench.report.page.data import Interval, Line, gather
 from tta_bench.report.runs import Outline, Runs
-from tta_bench.report.tables import accuracy_table, time_table
+from tta_bench.report.tables import accuracy_table
 from tta_bench.report.values import Value
 
 FEW = 16  # submissions that are read faster here than by starting processes
 SMALL = 10**7  # bytes of a packed run
 MEMORY = Path("/dev/shm")
-COSTS = ("× Source", "forwards/image", "backwards/image", "peak MiB")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class RunRow:
     average: Value
     interval: Interval | None
     scores: dict[str, tuple[Value, Interval | None]]  # by task
-    costs: dict[str, float]
+    costs: dict[str, Value]  # by the columns' titles
     more: dict[str, str]
     streams: tuple[Played, ...]
     classes: dict[str, tuple[list[int], list[int]]]  # by stream: right answers and images of each class, all seeds
@@ -91,21 +94,21 @@ class Run:
     size: int
 
 
-def gather_runs(submissions: Sequence[Submission]) -> list[Run]:
+def gather_runs(submissions: Sequence[Submission], metrics: Sequence[str] = ()) -> list[Run]:
     """Each submission's run, in the given order; many of them by several processes."""
     if len(submissions) <= FEW:
-        return list(map(gather_run, submissions))
+        return [gather_run(submission, metrics) for submission in submissions]
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        return list(pool.map(gather_run, submissions, chunksize=8))
+        return list(pool.map(partial(gather_run, metrics=metrics), submissions, chunksize=8))
 
 
-def gather_run(submission: Submission) -> Run:
+def gather_run(submission: Submission, metrics: Sequence[str] = ()) -> Run:
     """Read one packed run; scores are recomputed from its predictions, and digests checked."""
     try:
         with tempfile.TemporaryDirectory(prefix="tta-bench-board-", dir=_place(submission.run)) as home:
             folder = Path(home) / "run"
             unpack_run(submission.run, folder, MOST_RUN)
-            return _read(submission, Runs([folder]))
+            return _read(submission, Runs([folder]), metrics)
     except UserError as error:
         raise UserError(f"{submission.run}: {error} (`tta-bench board check {submission.folder}` says more)") from error
 
@@ -125,22 +128,23 @@ def order_of(submission: Submission, stream: Stream) -> NDArray[np.int32]:
     return submission.predictions(record).index
 
 
-def _read(submission: Submission, runs: Runs) -> Run:
-    shown = comparison(runs.records)
-    lines = gather(shown, accuracy_table(shown), time_table(shown), runs.outline)
+def _read(submission: Submission, runs: Runs, metrics: Sequence[str]) -> Run:
+    shown = with_metrics(comparison(runs.records), runs, metrics)
+    lines = gather(shown, accuracy_table(shown), runs.outline)
+    columns = [*columns_at("board", shown), *columns_at("cost")]
     content = submission.run.read_bytes()
     return Run(
         submission.id,
         shown.suite,
         shown.tasks,
-        tuple(_row(line, shown.tasks, runs) for line in lines),
+        tuple(_row(line, shown.tasks, runs, columns) for line in lines),
         tuple(map(str, (*runs.warnings(), *shown.notes))),
         hashlib.sha256(content).hexdigest(),
         len(content),
     )
 
 
-def _row(line: Line, tasks: Sequence[str], runs: Runs) -> RunRow:
+def _row(line: Line, tasks: Sequence[str], runs: Runs, columns: Sequence[Column]) -> RunRow:
     cell, done = line.row.first.cell, line.row.done
     seen = [(record, runs.outline(record.cell)) for record in done]
     return RunRow(
@@ -161,7 +165,7 @@ def _row(line: Line, tasks: Sequence[str], runs: Runs) -> RunRow:
         average=line.scores[-1],
         interval=line.intervals[-1],
         scores={task: (line.scores[i], line.intervals[i]) for i, task in enumerate(tasks)},
-        costs={name: line.costs[name] for name in COSTS if name in line.costs},
+        costs={column.title: line.costs.get(column.title, Value()) for column in columns},
         more={name: str(value) for name, value in line.more.items()},
         streams=tuple(_played(*pair) for pair in seen),
         classes=_classes(seen),

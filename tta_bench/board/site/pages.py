@@ -15,6 +15,8 @@ from jinja2 import Environment
 from tta_bench.board.site.suites import DIVISIONS, BoardRow, SuiteBoard, slug
 from tta_bench.board.submission import Package, Submission
 from tta_bench.report import names
+from tta_bench.report.column import Column, at
+from tta_bench.report.columns import COLUMNS
 from tta_bench.report.page import templates
 from tta_bench.report.page.data import Interval
 from tta_bench.report.values import Value
@@ -25,9 +27,11 @@ SHADES = 8
 Pages = Iterator[tuple[str, str]]
 
 
-def pages(boards: Sequence[SuiteBoard], submissions: Sequence[Submission], title: str) -> Pages:
+def pages(
+    boards: Sequence[SuiteBoard], submissions: Sequence[Submission], title: str, metrics: Sequence[Column] = ()
+) -> Pages:
     """File names and contents of all pages."""
-    common = {"title": title, "boards": boards}
+    common = {"title": title, "boards": boards, "columns": at("board", (*COLUMNS, *metrics))}
     yield "index.html", _render("index.html", common, "", latest=_latest(boards), submissions=len(submissions))
     for board in boards:
         shorts = dict(zip(board.tasks, names.columns(board.tasks), strict=True))

@@ -120,3 +120,12 @@ function differences(streams) {
   });
   return { tasks, overall: estimate(parts) };
 }
+
+// A number as Python prints it: toFixed rounds an exact half up, Python to the even digit.
+function fixed(value, digits) {
+  const scaled = Math.abs(value) * 10 ** digits;
+  const isHalf = scaled % 1 === 0.5 && Number.isInteger(value * 2 ** (digits + 1));
+  return (isHalf ? (Math.sign(value) * roundHalfEven(scaled)) / 10 ** digits : value).toFixed(digits);
+}
+const points = (share) => `${share < 0 ? "−" : "+"}${fixed(Math.abs(100 * share), 2)}`;
+const probability = (p) => (p === undefined ? "" : p < 0.0001 ? "<0.0001" : fixed(p, 4));

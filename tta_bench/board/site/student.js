@@ -54,6 +54,11 @@ function tReach(freedom) {
 // The exact two-sided probability that a fair coin splits as unevenly as this.
 function signTest(wins, losses) {
   if (wins === losses) return 1;
-  const fewer = Math.min(wins, losses);
+  const fewer = Math.min(wins, losses), trials = wins + losses;
+  if (trials <= 50) { // counted without rounding
+    let ways = 1, total = 1;
+    for (let k = 0; k < fewer; k++) total += ways = (ways * (trials - k)) / (k + 1);
+    return total / 2 ** (trials - 1);
+  }
   return Math.min(1, 2 * incompleteBeta(wins + losses - fewer, fewer + 1, 0.5));
 }

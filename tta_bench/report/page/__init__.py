@@ -44,7 +44,7 @@ def page(
     `tables` are accuracy and time, where they are made already.
     """
     accuracy, cost = tables or (accuracy_table(comparison), time_table(comparison))
-    lines = gather(comparison, accuracy, cost, predictions)
+    lines = gather(comparison, accuracy, predictions)
     style, script = text_of("page.css"), _script()
     if paper:  # without the notes that the page shows already
         paper = replace(paper, notes=tuple(note for note in paper.notes if note not in accuracy.notes))
@@ -60,9 +60,9 @@ def page(
             facts=view.facts(comparison),
             warnings=view.warnings((*accuracy.notes, *cost.notes)),
             notes=view.quiet((*close.notes, *accuracy.notes, *cost.notes)),
-            heads=view.heads(comparison.tasks, lines),
-            rows=view.leaderboard(comparison.tasks, lines, close.labels),
-            paper=view.paper(paper) if paper else None,
+            heads=view.heads(comparison, lines),
+            rows=view.leaderboard(comparison, lines, close.labels),
+            paper=paper,
             failures=view.failures(comparison),
             details=view.details(lines),
         )
@@ -76,7 +76,7 @@ def _environment() -> Environment:
     return made
 
 
-def _prose(text: str) -> Markup:
+def _prose(text: object) -> Markup:
     """A note as markup: `so` is code, all else is text."""
     return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 

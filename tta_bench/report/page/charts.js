@@ -38,18 +38,12 @@ function drawBars() {
   });
 }
 
-const AXES = {
-  "× Source": (costs) => costs["× Source"],
-  "ms/image": (costs) => costs["ms/image"],
-  "passes/image": (costs) => costs["forwards/image"] + costs["backwards/image"],
-  "peak MiB": (costs) => costs["peak MiB"],
-};
-const axes = Object.keys(AXES).filter((name) => METHODS.some(({ costs }) => AXES[name](costs) > 0));
+const axes = [...new Set(METHODS.flatMap(({ costs }) => Object.keys(costs).filter((name) => costs[name] > 0)))];
 fill(find("cost-axis"), axes);
 
 function drawCost() {
   const host = find("cost"), name = axes[find("cost-axis").value];
-  const points = visible().map((method) => ({ label: method.label, x: name && AXES[name](method.costs), y: method.scores[AVERAGE],
+  const points = visible().map((method) => ({ label: method.label, x: name && method.costs[name], y: method.scores[AVERAGE],
     text: method.texts[AVERAGE] }))
     .filter(({ x, y }) => x > 0 && y !== null);
   scatter(host, points, name);

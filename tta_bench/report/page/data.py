@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
+from tta_bench.report.column import Column, Context, entries
+from tta_bench.report.columns import columns_at
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.stats import dense
 from tta_bench.report.values import Table, Value
 
 POINTS = 100  # of a curve
-COSTS = ("× Source", "ms/image", "forwards/image", "backwards/image", "peak MiB")
 Z = statistics.NormalDist().inv_cdf(0.975)
 
 Interval = tuple[float, float]
-Answers = tuple[NDArray[np.int32], NDArray[np.bool_]]  # of one cell: which images, and whether they were right
+Hits = tuple[NDArray[np.int32], NDArray[np.bool_]]  # of one cell: which images, and whether they were right
 
 
 class Seen(Protocol):
@@ -43,7 +44,7 @@ class Line:
     scores: tuple[Value, ...]  # in percent: the tasks in order, then their average
     intervals: tuple[Interval | None, ...]  # beside them
     more: dict[str, Value]  # what the accuracy table has beside them: when it is scored, passes, source images
-    costs: dict[str, float]
+    costs: dict[str, Value]  # by the columns' titles
     streams: dict[str, str]  # which stream a task was scored in
     curves: dict[str, list[dict[str, Any]]]  # of each stream: seed, images, resets and running accuracy
 
@@ -52,16 +53,21 @@ class Line:
         return [math.nan if value.word else value.mean for value in self.scores]
 
 
-def gather(
-    comparison: Comparison, accuracy: Table, cost: Table, predictions: Callable[[Cell], Seen]
-) -> tuple[Line, ...]:
+def cost_columns(comparison: Comparison) -> list[Column]:
+    """What pages show beside accuracies, each once: first what does not depend on the machine."""
+    places = columns_at("cost"), columns_at("page", comparison), columns_at("board", comparison)
+    return list({column.key: column for columns in places for column in columns}.values())
+
+
+def gather(comparison: Comparison, accuracy: Table, predictions: Callable[[Cell], Seen]) -> tuple[Line, ...]:
     """Lines in the order of the comparison; each finished cell's predictions are read once."""
     lines = []
+    columns, context = cost_columns(comparison), Context(comparison)
     average = accuracy.columns.index("Avg.")
     for i, row in enumerate(comparison.rows):
         values = accuracy.rows[i][1]
         scores = (*values[: len(comparison.tasks)], values[average])
-        costs = dict(zip(cost.columns, cost.rows[i][1], strict=True))
+        costs = zip(columns, entries(columns, row, context), strict=True)
         curves, intervals = _from_predictions(row, comparison.tasks, scores, predictions)
         lines.append(
             Line(
@@ -69,7 +75,7 @@ def gather(
                 scores=scores,
                 intervals=intervals,
                 more=dict(zip(accuracy.columns[average + 1 :], values[average + 1 :], strict=True)),
-                costs={name: costs[name].mean for name in COSTS if name in costs and costs[name].mean >= 0},
+                costs={column.title: value for column, value in costs if not (value.word or math.isnan(value.mean))},
                 streams={task: _stream(record.cell) for record in row.records for task in record.cell.spec.tasks},
                 curves=curves,
             )
@@ -81,7 +87,6 @@ def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
     """What the charts draw. Texts are those of the tables: JavaScript would round an exact half the other way."""
     return {
         "tasks": list(tasks),
-        "costs": list(dict.fromkeys(name for line in lines for name in line.costs)),
         "methods": [
             {
                 "label": line.row.label,
@@ -90,7 +95,7 @@ def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
                 "texts": [value.figure for value in line.scores],
                 "intervals": [interval and [round(bound, 2) for bound in interval] for interval in line.intervals],
                 "spans": [interval and "{:.1f} to {:.1f}".format(*interval) for interval in line.intervals],
-                "costs": {name: round(value, 4) for name, value in line.costs.items()},
+                "costs": _axes(line),
                 "streams": line.streams,
                 "curves": line.curves,
             }
@@ -99,11 +104,21 @@ def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
     }
 
 
+def _axes(line: Line) -> dict[str, float]:
+    """What accuracy is drawn against: all costs; passes in both directions together."""
+    found: dict[str, float] = {}
+    for column in {column.key: column for column in (*columns_at("cost"), *columns_at("page"))}.values():
+        if column.title in line.costs:
+            name = "passes/image" if column.key in ("forwards_per_image", "backwards_per_image") else column.title
+            found[name] = round(found.get(name, 0) + line.costs[column.title].mean, 4)
+    return found
+
+
 def _from_predictions(
     row: Row, tasks: Sequence[str], scores: Sequence[Value], predictions: Callable[[Cell], Seen]
 ) -> tuple[dict[str, list[dict[str, Any]]], tuple[Interval | None, ...]]:
     curves: dict[str, list[dict[str, Any]]] = {}
-    seen: dict[str, list[Answers]] = {}
+    seen: dict[str, list[Hits]] = {}
     for record in row.records:
         if record.status == "done" and record.scores.samples:
             made = predictions(record.cell)
@@ -152,7 +167,7 @@ class Errors:
     seeds: int
 
     @classmethod
-    def of(cls, parts: Sequence[Answers]) -> Errors:
+    def of(cls, parts: Sequence[Hits]) -> Errors:
         indices, size = dense([index for index, _ in parts])
         deviations = np.zeros(size)
         for index, (_, correct) in zip(indices, parts, strict=True):

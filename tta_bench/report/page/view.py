@@ -11,18 +11,15 @@ from typing import Any
 from tta_bench.notes import Level, Note
 from tta_bench.records.record import Record
 from tta_bench.report import names
+from tta_bench.report.column import Column
+from tta_bench.report.columns import columns_at
 from tta_bench.report.page.data import Line
 from tta_bench.report.rows import Comparison, Row
-from tta_bench.report.values import FAILED, NONE, Table, Value
+from tta_bench.report.tables import scoring_columns, titles
+from tta_bench.report.values import FAILED, NONE, Value
 
 SHADES = 8
-ABOUT = {
-    "Avg.": "average over tasks",
-    "scored": "the weights that a prediction is taken with",
-    "fwd": "forward passes per image",
-    "bwd": "backward passes per image",
-    "src": "needs source images",
-}
+FIRST = {"lower": "asc", "higher": "desc", "": "asc"}
 
 
 @dataclass(frozen=True)
@@ -53,21 +50,6 @@ class LeaderboardRow:
     is_close: bool  # not distinguishable from the best
 
 
-@dataclass(frozen=True)
-class PaperRow:
-    label: str
-    cells: tuple[tuple[str, tuple[str, ...]], ...]  # a text, and the letters of the reasons that it stands for
-    is_difference: bool
-
-
-@dataclass(frozen=True)
-class PaperView:
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[PaperRow, ...]
-    notes: tuple[tuple[str, str], ...]  # with the letter of the reason that it explains
-
-
 def facts(comparison: Comparison) -> list[str]:
     """What all rows have in common."""
     cell = comparison.rows[0].first.cell
@@ -93,18 +75,21 @@ def quiet(notes: Sequence[Note]) -> list[str]:
     return [str(note) for note in notes if not note.is_loud]
 
 
-def heads(tasks: Sequence[str], lines: Sequence[Line]) -> list[Head]:
+def heads(comparison: Comparison, lines: Sequence[Line]) -> list[Head]:
     """The average first, where a phone shows it, then tasks, then what it took."""
-    scores = [("Avg.", ""), *zip(names.columns(tasks), tasks, strict=True)]
-    others = [Head(name, "asc", ABOUT.get(name, name)) for name in (*_costs(lines), *lines[0].more)]
+    tasks = comparison.tasks
+    scores = [("Avg.", "average over tasks"), *zip(names.columns(tasks), tasks, strict=True)]
+    more = [(column.title, column) for column in _costs(comparison, lines)]
+    more += [(name, column) for column in scoring_columns(comparison) for name in titles([column])]
     return [
         Head("Method", "asc", "Method"),
-        *(Head(name, "desc", about or ABOUT.get(name, name)) for name, about in scores),
-        *others,
+        *(Head(name, "desc", about) for name, about in scores),
+        *(Head(name, FIRST[column.better], column.about or name) for name, column in more),
     ]
 
 
-def leaderboard(tasks: Sequence[str], lines: Sequence[Line], close: Collection[str]) -> list[LeaderboardRow]:
+def leaderboard(comparison: Comparison, lines: Sequence[Line], close: Collection[str]) -> list[LeaderboardRow]:
+    tasks, costs = comparison.tasks, [column.title for column in _costs(comparison, lines)]
     shades = [_shades([line.means[i] for line in lines]) for i in range(len(tasks) + 1)]
     return [
         LeaderboardRow(
@@ -112,7 +97,7 @@ def leaderboard(tasks: Sequence[str], lines: Sequence[Line], close: Collection[s
             (
                 _score(line, -1, shades[-1][number], ""),
                 *(_score(line, i, shades[i][number], task) for i, task in enumerate(tasks)),
-                *(_number(line.costs.get(name)) for name in _costs(lines)),
+                *(_fact(line.costs.get(name, Value())) for name in costs),
                 *(_fact(value) for value in line.more.values()),
             ),
             line.row.label in close,
@@ -145,25 +130,9 @@ def details(lines: Sequence[Line]) -> list[tuple[str, dict[str, dict[str, str]]]
     ]
 
 
-def paper(table: Table) -> PaperView:
-    """A paper's table, with its reasons as links."""
-    return PaperView(
-        table.title,
-        (table.head, *table.columns),
-        tuple(
-            PaperRow(
-                label,
-                tuple((str(value), value.reasons) for value in values),
-                len(values) > 1 and all(value.signed for value in values[:-1]),
-            )
-            for label, values in table.rows
-        ),
-        tuple((str(note), note.mark) for note in table.notes),
-    )
-
-
-def _costs(lines: Sequence[Line]) -> list[str]:
-    return [name for name in ("ms/image", "× Source") if any(name in line.costs for line in lines)]
+def _costs(comparison: Comparison, lines: Sequence[Line]) -> list[Column]:
+    """The page's columns that have a number in some row."""
+    return [column for column in columns_at("page", comparison) if any(column.title in line.costs for line in lines)]
 
 
 def _score(line: Line, i: int, shade: int, task: str) -> Cell:
@@ -184,14 +153,10 @@ def _score(line: Line, i: int, shade: int, task: str) -> Cell:
     )
 
 
-def _number(value: float | None) -> Cell:
-    return Cell("missing", NONE) if value is None else Cell("plain", f"{value:.2f}", f"{value:.6g}")
-
-
 def _fact(value: Value) -> Cell:
     if value.word:
         return Cell("plain", value.word, value.word)
-    return _number(None if math.isnan(value.mean) else value.mean)
+    return Cell("missing", NONE) if math.isnan(value.mean) else Cell("plain", value.figure, f"{value.mean:.6g}")
 
 
 def _shades(values: Sequence[float]) -> list[int]:
@@ -228,7 +193,7 @@ def _measured(line: Line) -> dict[str, Any]:
         "average": f"{average}" + (f" (95 %: {bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else ""),
         "top-5": f"{100 * sum(record.scores.top5 for record in done) / len(done):.1f}",
         "calibration error": f"{100 * sum(record.scores.ece for record in done) / len(done):.1f}",
-        **{name: f"{value:.2f}" for name, value in line.costs.items()},
+        **{name: str(value) for name, value in line.costs.items()},
         "own resets": sum(record.measured.resets for record in done),
         "seeds": ", ".join(map(str, sorted({record.cell.spec.seed for record in done}))),
         "finished cells": f"{len(done)} of {len(line.row.records)}",

@@ -15,11 +15,12 @@ from tests.support import hubs, trees
 from tests.support.works import CPU, requests
 from tta_bench.identity import code
 from tta_bench.records.store import Store
-from tta_bench.runs import known as knowing
+from tta_bench.runs import key_cache as knowing
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_left
-from tta_bench.runs.listing import Watcher, finished
+from tta_bench.runs.resume import finished
 from tta_bench.runs.site import Site
+from tta_bench.runs.watcher import Watcher
 
 TREE = (
     "name: mine\nabout: a test\nmodel: none\nbatch_size: 2\ntasks: [fog]\n"

@@ -25,7 +25,7 @@ class Watch:
     def __init__(self, method: Method, model: nn.Module, present: Set[threading.Thread]) -> None:
         """`present` are the threads that ran before the method was built."""
         require_plain_values(method)
-        self.remarks: list[str] = []
+        self.remarks: list[str] = [method.caveat] if method.caveat else []
         self._note_threads(present)
         self._model = model
         free = set(map(id, method.adapted_parameters().values()))

@@ -25,9 +25,9 @@ from tta_bench.datasets import Dataset
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole
+from tta_bench.streams.ccc.walk import Calibration, Point, strong_enough, walk
 from tta_bench.streams.scenarios import Ccc
 from tta_bench.streams.stream import Part
-from tta_bench.streams.walk import Calibration, Point, strong_enough, walk
 
 Indices = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -171,7 +171,7 @@ def calibration(data: Mapping[str, Any], dataset: Dataset, suite: str, root: Pat
 def calibration_file(data: Mapping[str, Any], dataset: Dataset, root: Path | None) -> Path | None:
     """The calibration of this data, that of the package first; None if there is none."""
     name = calibration_name(data, dataset)
-    with resources.as_file(resources.files("tta_bench.streams") / "calibration" / name) as own:
+    with resources.as_file(resources.files("tta_bench.streams.ccc") / "calibration" / name) as own:
         places = [own, *([root / "ccc" / name] if root else [])]
     return next((file for file in places if file.is_file()), None)
 

@@ -24,7 +24,7 @@ from tta_bench.records.store import Store
 from tta_bench.report.paper_conditions import why_not
 from tta_bench.report.rows import Row
 from tta_bench.report.runs import Runs
-from tta_bench.runs import tripwire
+from tta_bench.runs import source_check
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.site import Site
 from tta_bench.streams.scenarios import scenario_of
@@ -36,7 +36,7 @@ def expecting(monkeypatch: pytest.MonkeyPatch, **rows: float) -> None:
     """A paper in which Source scores this many percent on these tasks."""
     table = PaperTable(suites=("small",), source_above="too good", source_below="too bad")
     found = {task: SourceRow(Published(accuracy), table) for task, accuracy in rows.items()}
-    monkeypatch.setattr(tripwire, "source_row", lambda paper, suite, task: found.get(task))
+    monkeypatch.setattr(source_check, "source_row", lambda paper, suite, task: found.get(task))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def expecting(monkeypatch: pytest.MonkeyPatch, **rows: float) -> None:
 def test_the_verdict_names_the_likely_cause(hits: int, mean: tuple[float, ...], cause: str | None) -> None:
     row = source_row("dpal", "imagenet-c-5", "gaussian_noise")
     assert row is not None
-    said = tripwire.judge("gaussian_noise", hits, 1024, row, mean)
+    said = source_check.judge("gaussian_noise", hits, 1024, row, mean)
     assert (said is None) if cause is None else (said is not None and cause in said)
 
 
@@ -74,7 +74,7 @@ def test_a_source_that_fails_is_a_warning(
         raise error
 
     expecting(monkeypatch, contrast=99.9)
-    monkeypatch.setattr(tripwire, "run_at", fail)
+    monkeypatch.setattr(source_check, "run_at", fail)
     (tmp_path / "small.yaml").write_text(SMALL + "paper: dpal\n")
     command = ("--suite", tmp_path / "small.yaml", "--methods", "source", "--limit", 64, "--out", tmp_path / "run")
     code, shown, _ = cli("run", *command)
@@ -90,7 +90,7 @@ def suspicious(
 ) -> dict[str, str]:
     expecting(monkeypatch, contrast=accuracy)
     (tmp_path / "small.yaml").write_text(SMALL + "paper: dpal\n")
-    return tripwire.suspicions(requests(tmp_path / "small.yaml", methods=("source",), **choices), Binder(CPU))
+    return source_check.suspicions(requests(tmp_path / "small.yaml", methods=("source",), **choices), Binder(CPU))
 
 
 @pytest.mark.parametrize("scenario", ["single", "continual", "gradual", "label-shift", "mixed"])
@@ -136,7 +136,7 @@ def by_clean_images(home: Path, monkeypatch: pytest.MonkeyPatch, accuracy: float
     monkeypatch.setattr(published, "table", lambda: (replace(row, classes=100, clean=1.0), row))
     (home / "suite.yaml").write_text(CIFAR)
     site = Site(data_root=home, device="cpu", in_process=True)
-    return list(tripwire.suspicions(requests(home / "suite.yaml", **choices), Binder(site)).values())
+    return list(source_check.suspicions(requests(home / "suite.yaml", **choices), Binder(site)).values())
 
 
 def test_a_model_is_compared_with_its_published_clean_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_every_source_model_is_tried_on_its_own_task(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Binder, "model", own)
     expecting(monkeypatch, contrast=99.9, brightness=99.9)
     (tmp_path / "small.yaml").write_text(SMALL + "paper: dpal\n")
-    found = tripwire.suspicions(requests(tmp_path / "small.yaml", methods=("source",)), Binder(CPU))
+    found = source_check.suspicions(requests(tmp_path / "small.yaml", methods=("source",)), Binder(CPU))
     assert {weights: text.split("images of ")[1].split(",")[0] for weights, text in found.items()} == {
         "weights of contrast": "contrast",
         "weights of brightness": "brightness",
@@ -172,10 +172,10 @@ def test_every_source_model_is_tried_on_its_own_task(tmp_path: Path, monkeypatch
 def test_other_weights_than_the_papers_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the rule of `report --paper`, which says that their numbers are not comparable."""
     table = PaperTable(suites=("small",), model="the paper's model", source_below="too bad")
-    monkeypatch.setattr(tripwire, "source_row", lambda paper, suite, task: SourceRow(Published(99.9), table))
+    monkeypatch.setattr(source_check, "source_row", lambda paper, suite, task: SourceRow(Published(99.9), table))
     (tmp_path / "small.yaml").write_text(SMALL + "paper: dpal\n")
     specs = requests(tmp_path / "small.yaml", methods=("source",))
-    assert list(tripwire.suspicions(specs, Binder(CPU)).values()) == [""]
+    assert list(source_check.suspicions(specs, Binder(CPU)).values()) == [""]
     record = make_record("source", model="digits-vit")
     assert "other weights: digits-vit" in why_not(Row("source", (record,)), load("dpal"), table)[0]
 
@@ -183,4 +183,4 @@ def test_other_weights_than_the_papers_are_not_judged(tmp_path: Path, monkeypatc
 def test_a_suite_that_borrows_a_name_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expecting(monkeypatch, contrast=99.9)
     (tmp_path / "small.yaml").write_text(SMALL.replace("name: small", "name: imagenet-c-5") + "paper: dpal\n")
-    assert tripwire.suspicions(requests(tmp_path / "small.yaml", methods=("source",)), Binder(CPU)) == {}
+    assert source_check.suspicions(requests(tmp_path / "small.yaml", methods=("source",)), Binder(CPU)) == {}

@@ -6,56 +6,25 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tta_bench.errors import UserError
-from tta_bench.measure.metrics import contradiction
+from tta_bench.measure.verified import verified
 from tta_bench.records.reading import REDO
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
-from tta_bench.runs.known import Known
+from tta_bench.runs.key_cache import KeyCache
 from tta_bench.runs.site import Site
+from tta_bench.runs.watcher import Watcher
 
 if TYPE_CHECKING:
     from tta_bench.runs.bind import Binder
 
 
-class Watcher:
-    """Progress callbacks of a run."""
-
-    def on_start(self, spec: CellSpec, images: int) -> None:
-        """A cell with this many images starts."""
-
-    def on_cache(self, task: str, done: int, total: int) -> None:
-        """This many of a task's images are decoded into the cache, which its first reader fills."""
-
-    def on_batch(self, images: int, accuracy: float) -> None:
-        """The cell has processed this many images, with this accuracy so far."""
-
-    def on_wait(self, cells: int) -> None:
-        """All cells that are left are run by other processes."""
-
-    def on_queue(self, workers: int, why: str) -> None:
-        """So many workers wait for a place on their cluster, and why, if it says so; asked every few seconds."""
-
-    def on_warning(self, text: str) -> None:
-        """A warning for readers of the results."""
-
-    def on_record(self, record: Record, is_new: bool) -> None:
-        """A cell has finished or failed, or was found in the store."""
-
-    def of_worker(self, number: int) -> Watcher:
-        """The watcher of what one of several workers does: it gets `on_start`, `on_batch` and `on_worker_end`."""
-        return self
-
-    def on_worker_end(self) -> None:
-        """A worker has ended."""
-
-
 def run_specs(
-    specs: Sequence[CellSpec], site: Site, store: Store, watcher: Watcher, place: Binder | None = None
+    specs: Sequence[CellSpec], site: Site, store: Store, watcher: Watcher, binder: Binder | None = None
 ) -> list[Record]:
     """Run every cell that is not in the store; returns the records of all, in the order of the specs.
 
-    `place` is the site's binder, if one has loaded something already.
+    `binder` is the site's binder, if one has loaded something already.
     """
     found = finished(specs, site, store)
     for spec in specs:
@@ -65,15 +34,14 @@ def run_specs(
     if left:
         from tta_bench.runs.bind import Binder
         from tta_bench.runs.execute import run_left
-        from tta_bench.runs.tripwire import warn
+        from tta_bench.runs.source_check import warn
 
-        place = place or Binder(site)
-        place.on_cache = watcher.on_cache
+        binder = binder or Binder(site)
         try:
-            warn(left, place, store, watcher)
-            found |= run_left(left, place, store, watcher)
+            warn(left, binder, store, watcher)
+            found |= run_left(left, binder, store, watcher)
         finally:
-            place.workers.close()
+            binder.workers.close()
     return [found[spec.digest].labelled(spec.label) for spec in specs]
 
 
@@ -81,7 +49,7 @@ def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, R
     """The records of finished cells, by the digest of their spec; opens no image and loads no weights."""
     if not store.cells.is_dir():
         return {}
-    known, records = Known(store.known, site), store.by_key()
+    known, records = KeyCache(store.known, site), store.by_key()
     keys = {spec.digest: known.key(spec) for spec in specs}
     there = {digest: records[key] for digest, key in keys.items() if key in records}
     return {digest: record for digest, record in there.items() if is_finished(record, store)}
@@ -95,7 +63,7 @@ def is_finished(record: Record, store: Store) -> bool:
 def damage(record: Record, store: Store) -> str:
     """What is wrong with a finished cell's predictions, or with the scores that they give; empty if nothing is."""
     try:
-        wrong = contradiction(record, store.predictions(record))
+        _, wrong = verified(record, store)
     except UserError as error:
         return str(error).removesuffix(f": {REDO}")
     return wrong and f"{store.prediction_file(record.cell).with_suffix('.json')}: {wrong}"

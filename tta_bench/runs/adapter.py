@@ -36,7 +36,7 @@ class Setup(Asked):
     live: Live | None = None  # None: the stream waits, and the method adapts to every batch
 
 
-class Session:
+class Adapter:
     """A fresh model and a fresh method on it."""
 
     def __init__(self, setup: Setup, *, shares_weights: bool = False) -> None:

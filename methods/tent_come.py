@@ -1,0 +1,28 @@
+"""TENT-COME: TENT with the entropy of an opinion in place of the entropy of the prediction (see `_opinion.py`).
+
+Source and departures: `_opinion.py` for the loss, tent.py for the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from ._opinion import PAPER, classes_or_default, opinion_entropy
+from ._variants import extends
+from .tent import Tent
+
+
+class TentCome(Tent):
+    """Conservative entropy minimisation over the whole batch."""
+
+    paper = PAPER
+
+    @extends(Tent.__init__)
+    def __init__(self, model: nn.Module, *, opinion_classes: int | None = None, **settings: Any) -> None:
+        super().__init__(model, **settings)
+        self.opinion_classes = classes_or_default(opinion_classes, self.num_classes)
+
+    def entropies(self, logits: Tensor) -> Tensor:
+        return opinion_entropy(logits, self.opinion_classes)

@@ -1,0 +1,1 @@
+"""The scenario `ccc`: clean images under pairs of corruptions that change smoothly."""
