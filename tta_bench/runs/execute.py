@@ -32,11 +32,10 @@ from tta_bench.registry import installed
 from tta_bench.runs.adapter import Adapter
 from tta_bench.runs.alarms import Alarms
 from tta_bench.runs.bind import Binder, shared_binder
-from tta_bench.runs.host import OnBatch, Work, ignore
+from tta_bench.runs.host import OnBatch, Work, ignore, run_cell
 from tta_bench.runs.key_cache import KeyCache
 from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.resume import damage, is_finished
-from tta_bench.runs.runner import run_cell
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.standby import require_predict
 from tta_bench.runs.watcher import Watcher
