@@ -31,8 +31,8 @@ from tta_bench.report import render
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
 from tta_bench.runs.bind import bind
+from tta_bench.runs.host import run_cell
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.runner import run_cell
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite

@@ -16,9 +16,8 @@ from statistics import median
 import torch
 
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.host import Work
+from tta_bench.runs.host import Work, run_cell
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.runner import run_cell
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
 from tta_bench.runs.workers import Workers

@@ -57,6 +57,7 @@ class Rmt(Method):
     paper = "Döbler et al., CVPR 2023"
     adapts = "all weights and biases, and a projector; a teacher follows them"
     passes = "1 forward and backward of images, views and source images; 1 forward"
+    passes_per_image = (4, 3)
     kind = "all weights"
     published_batch_size = 64
     needs = ("source images", "source labels")

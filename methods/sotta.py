@@ -43,7 +43,7 @@ class Sotta(Method):
     paper = "Gong et al., NeurIPS 2023"
     adapts = "norm layers but those of late blocks; BatchNorm statistics"
     passes = "1 forward; 2 forwards and backwards of the memory at the end of a window"
-    passes_per_image = (3, 2)
+    passes_per_image = (2.5, 1.5)
     kind = "norms"
     published_batch_size = 64
 

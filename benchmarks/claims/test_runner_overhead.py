@@ -25,8 +25,7 @@ from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.models.source import SourceModel
 from tta_bench.runs.adapter import Adapter, Setup
-from tta_bench.runs.host import Work
-from tta_bench.runs.runner import run_cell
+from tta_bench.runs.host import Work, run_cell
 from tta_bench.streams.scenarios import Normal
 from tta_bench.streams.stream import Part, make_stream
 from tta_bench.timing.measure import Pair, Step

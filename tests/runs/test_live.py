@@ -29,8 +29,8 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.report.rows import compare
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import refuse_unfit
+from tta_bench.runs.host import run_cell
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.runner import run_cell
 from tta_bench.runs.spec import read_spec, specs
 from tta_bench.runs.standby import copied
 from tta_bench.streams.schedule import Schedule

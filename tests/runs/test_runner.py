@@ -23,9 +23,8 @@ from tta_bench.measure.cost import CostCounter
 from tta_bench.method import Method
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.runs.host import Work
+from tta_bench.runs.host import Work, run_cell
 from tta_bench.runs.resume import run_specs
-from tta_bench.runs.runner import run_cell
 from tta_bench.runs.watcher import Watcher
 
 

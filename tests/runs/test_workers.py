@@ -23,8 +23,7 @@ from tta_bench.runs import execute
 from tta_bench.runs.alarms import CellAlarm
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import SourceSeconds, run_at, run_left
-from tta_bench.runs.host import WorkHost, ignore
-from tta_bench.runs.runner import run_cell
+from tta_bench.runs.host import WorkHost, ignore, run_cell
 from tta_bench.runs.site import Site
 from tta_bench.runs.watcher import Watcher
 from tta_bench.runs.workers import Worker, Workers

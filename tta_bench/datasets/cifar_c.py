@@ -14,12 +14,13 @@ from tta_bench.checked import parse
 from tta_bench.checked.annotations import Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
-from tta_bench.datasets import cifar
 from tta_bench.datasets.array_files import ArrayFile, ArrayKind, load_labels, map_images
-from tta_bench.datasets.cifar import CleanImages
-from tta_bench.datasets.imagenet_c import MADE
+from tta_bench.datasets.cifar import FOLDERS, CleanImages
+from tta_bench.datasets.cifar import clean as clean_split
+from tta_bench.datasets.cifar import files as split_files
+from tta_bench.datasets.cifar import is_there as has_archive
 from tta_bench.datasets.listing import is_file
-from tta_bench.datasets.on_disk import SOURCE_IMAGES
+from tta_bench.datasets.on_disk import MADE, SOURCE_IMAGES
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole
 
@@ -58,7 +59,7 @@ class CifarC(ArrayKind):
 
     def source_places(self, task: str) -> Sequence[Path]:
         own = [self._home() / "original.npy", self._home() / "labels.npy"]
-        return cifar.files(self._authors(), self.num_classes, "train") if self._has_authors() else own
+        return split_files(self._authors(), self.num_classes, "train") if self._has_authors() else own
 
     def open(self, task: str) -> ArrayFile:
         file = self._home() / f"{task}.npy"
@@ -83,7 +84,7 @@ class CifarC(ArrayKind):
     def source_images(self, task: str | None = None) -> ArrayFile | CleanImages:
         """2,000 clean train images, if the authors' CIFAR is in the data root; else 2,000 of the test images."""
         if self._has_authors():
-            train = cifar.clean(self.data_root(), self.num_classes, "train", self.transform)
+            train = clean_split(self.data_root(), self.num_classes, "train", self.transform)
             return train.at(self._sample(len(train.ids)))
         images = self._clean("clean source images are needed (a method prepares on them)")
         rows = self._sample(len(images.ids))
@@ -95,7 +96,7 @@ class CifarC(ArrayKind):
     def originals(self, task: str) -> ArrayFile | CleanImages:
         """The clean test images: every severity of a corruption was made from them, in the same order."""
         if not is_file(self._home() / "original.npy") and self._has_authors():
-            test = cifar.clean(self.data_root(), self.num_classes, "test", self.transform)
+            test = clean_split(self.data_root(), self.num_classes, "test", self.transform)
             if np.array_equal(test.labels, self._labels()[: len(test.labels)]):
                 return test
         return self._clean("no originals")
@@ -104,10 +105,10 @@ class CifarC(ArrayKind):
         return "make-corrupted" if is_file(self._home() / MADE) else ""
 
     def _authors(self) -> Path:
-        return self.data_root() / cifar.FOLDERS[self.num_classes]
+        return self.data_root() / FOLDERS[self.num_classes]
 
     def _has_authors(self) -> bool:
-        return cifar.is_there(self.data_root(), self.num_classes)
+        return has_archive(self.data_root(), self.num_classes)
 
     def _clean(self, need: str) -> ArrayFile:
         """All clean test images as an array; the published download has none, so the user provides them."""

@@ -11,6 +11,7 @@ from tta_bench.datasets.corruption_tree import CorruptionTree
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import CLASSES, ImageNetKind, ranks, refuse_unknown_classes, wnids
 from tta_bench.datasets.listing import Classes, complaint, is_file
+from tta_bench.datasets.on_disk import MADE
 from tta_bench.errors import UserError, some
 
 PARTS = {  # the files of the published download
@@ -20,7 +21,6 @@ PARTS = {  # the files of the published download
     "digital.tar": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
     "extra.tar": HELD_OUT,
 }
-MADE = "make-corrupted.json"  # marks a tree that was made here, not downloaded
 ALL = (*CORRUPTIONS, *HELD_OUT)
 
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from tta_bench.corruptions import CORRUPTIONS, SEVERITIES, corrupt_many
 from tta_bench.datasets import cifar
 from tta_bench.datasets.cifar_c import severities_made
-from tta_bench.datasets.imagenet_c import MADE
 from tta_bench.datasets.make_corrupted import check_corruptions
+from tta_bench.datasets.on_disk import MADE
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.identity.code import code_hash

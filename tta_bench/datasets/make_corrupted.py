@@ -29,8 +29,9 @@ from PIL import Image
 
 from tta_bench.corruptions import CORRUPTIONS, HELD_OUT, SEVERITIES, corrupt
 from tta_bench.datasets.files import decode
-from tta_bench.datasets.imagenet_c import ALL, MADE, PARTS
+from tta_bench.datasets.imagenet_c import ALL, PARTS
 from tta_bench.datasets.listing import list_classes
+from tta_bench.datasets.on_disk import MADE
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError, require_known, some
 from tta_bench.files import write_whole

@@ -23,6 +23,7 @@ from tta_bench.download.table import sets_for
 from tta_bench.errors import UserError
 
 SOURCE_IMAGES = 2000  # as EATA's authors take for their Fisher information
+MADE = "make-corrupted.json"  # marks a tree that was made here, not downloaded
 
 D = TypeVar("D", bound="OnDisk")
 

@@ -56,9 +56,9 @@ class Fleet:
         from tta_bench.runs.execute import refuse_unfit
 
         # A login node often has no GPU: it checks on the CPU, and workers pick their own device.
-        place = Binder(site if self.engine.is_here else replace(site, device="cpu"))
-        refuse_unfit(requests, place)
-        self._entries = [Entry(spec, 1.0, Expected.of(place.bind(spec).cell)) for spec in requests]
+        binder = Binder(site if self.engine.is_here else replace(site, device="cpu"))
+        refuse_unfit(requests, binder)
+        self._entries = [Entry(spec, 1.0, Expected.of(binder.bind(spec).cell)) for spec in requests]
 
     def run(self, ready: Launch, watcher: Watcher) -> tuple[list[Record], list[Lost]]:
         """Run what is left; returns the records of all requests in their order, and the cells that were lost."""

@@ -81,20 +81,19 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers | None, sign
     from tta_bench.runs.source_check import warn
 
     site = job.place
-    place = Binder(site, workers)
+    binder = Binder(site, workers)
     queue = Queue(folder.store, job.cells, site.device, job.retries)
     watcher = SignWatcher(sign, queue, folder.name, index)
-    place.on_cache = watcher.on_cache
     if not site.in_process:
-        place.workers.warm_up()
+        binder.workers.warm_up()
     try:
         if job.warns and index == 0:
-            warn([entry.spec for entry in job.cells], place, folder.store, watcher)
-        cells, skip = Cells(place, folder.store, watcher), index  # workers start together, each with another cell
+            warn([entry.spec for entry in job.cells], binder, folder.store, watcher)
+        cells, skip = Cells(binder, folder.store, watcher), index  # workers start together, each with another cell
         while not stop.is_set() and (entry := queue.next(skip)) is not None:
             skip, watcher.entry = 0, entry
             sign.begin(entry.spec.digest, 0)  # should the worker die while it reads images and weights
-            found = Expected.of(place.bind(entry.spec).cell)
+            found = Expected.of(binder.bind(entry.spec, watcher.on_cache).cell)
             if line := entry.expected.mismatch(found, socket.gethostname()):
                 raise UserError(line)
             outcome = cells.find_or_run(entry.spec)
@@ -102,7 +101,7 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers | None, sign
             if outcome is not None:
                 queue.drop(entry)
     finally:
-        place.workers.close()
+        binder.workers.close()
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from tta_bench.identity.syntax import OWN, for_type_checkers, syntax
 # Every cell runs through these modules; the code of its data and of its method is hashed separately.
 HARNESS = (
     *(
-        "runs.runner",
         "runs.adapter",
         "runs.adaptation",
         "runs.logits",

@@ -12,8 +12,7 @@ from tta_bench.datasets.base import SAMPLE
 from tta_bench.errors import UserError
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
-from tta_bench.streams.ccc.images import inspect
-from tta_bench.streams.scenarios import Ccc, Scenario
+from tta_bench.streams.scenarios import Material, Scenario
 from tta_bench.suites.suite import Suite
 
 T = TypeVar("T")
@@ -57,9 +56,10 @@ def in_data(
     )
     if dataset is None:
         return results
-    if isinstance(options.protocol, Ccc):
-        where = suite.name, (options.seeds or suite.seeds)[0], tasks, site.data_root
-        results.note("ccc", lambda: inspect(options.protocol, dataset, suite.data, *where), str)  # type: ignore[arg-type]
+    if options.protocol.makes_images:
+        seed = (options.seeds or suite.seeds)[0]
+        material = Material(dataset, suite.data, suite.name, seed, tasks, site.data_root)
+        results.note(options.protocol.name, lambda: options.protocol.inspect(material), str)
         return results
     try:
         for name, level, task in _levels(options.protocol, tasks, dataset):

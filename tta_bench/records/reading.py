@@ -16,13 +16,20 @@ MOST_TEXT = 2**25  # bytes; a record of a million batches has fewer
 REDO = "the same `tta-bench run` moves it aside and runs this cell again"
 
 
+_whole: set[tuple[object, ...]] = set()  # files of predictions that had their digest; they are not hashed again
+
+
 def read_record(path: Path) -> Record:
     """Read a record; an unchanged file is read only once per process."""
     try:
-        seen = path.stat()
+        return _read_once(path, *_stamp(path))
     except OSError as error:  # a link to nothing, or removed since it was listed
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    return _read_once(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    seen = path.stat()
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
 @lru_cache(maxsize=50_000)
@@ -46,8 +53,10 @@ def read_predictions(path: Path, record: Record) -> Predictions:
         raise UserError(f"{path}: predictions cannot be read ({error.strerror}): {REDO}") from error
     except UserError as error:
         raise UserError(f"{error}: {REDO}") from error
-    if digest(content) != record.predictions:
+    seen = (path, *_stamp(path), record.predictions)
+    if seen not in _whole and digest(content) != record.predictions:
         raise UserError(f"{path}: damaged, its digest differs from the one in its record: {REDO}")
+    _whole.add(seen)
     found = Predictions.from_bytes(content, record.scores.samples, str(path))
     if found.task.max(initial=0) >= len(record.cell.spec.tasks):
         raise UserError(f"{path}: has predictions for a task that its record does not name: {REDO}")

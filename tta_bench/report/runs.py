@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tta_bench import notes
 from tta_bench.errors import UserError
 from tta_bench.measure.collapse import WINDOW
-from tta_bench.measure.metrics import contradiction
+from tta_bench.measure.verified import verified
 from tta_bench.notes import Note, warning
 from tta_bench.packed.address import Address, run_folder
 from tta_bench.records.cell import Cell
@@ -93,8 +93,8 @@ class Runs:
 
     def _check(self, record: Record, store: Store) -> None:
         """Refuse a record whose scores its predictions do not give, or that saw other labels than its neighbours."""
-        predictions, where = store.predictions(record), store.prediction_file(record.cell)
-        wrong = contradiction(record, predictions)
+        where = store.prediction_file(record.cell)
+        predictions, wrong = verified(record, store)
         if wrong:
             raise UserError(f"{where.with_suffix('.json')}: {wrong}: {REDO}")
         truth = predictions.index, predictions.label

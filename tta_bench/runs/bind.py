@@ -37,8 +37,7 @@ from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK
 from tta_bench.runs.workers import Workers
-from tta_bench.streams.ccc.images import changing_parts
-from tta_bench.streams.scenarios import Ccc, protocol
+from tta_bench.streams.scenarios import Material, Scenario, protocol
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
@@ -47,13 +46,17 @@ KEPT_MODELS = 4
 KEPT_SETS = 32  # image sets whose listing is kept: all tasks of a suite, or three tasks of a gradual run
 
 
+def ignore(task: str, done: int, total: int) -> None:
+    """For callers that show no progress of caches."""
+
+
 def bind(spec: CellSpec, site: Site) -> Work:
     """The work for a spec on this site; UserError if weights, images or settings are missing or wrong."""
-    return binder(site).bind(spec)
+    return shared_binder(site).bind(spec)
 
 
 @lru_cache(maxsize=2)
-def binder(site: Site) -> Binder:
+def shared_binder(site: Site) -> Binder:
     """This process's binder for a site; files must not change while it lives."""
     return Binder(site)
 
@@ -64,8 +67,7 @@ class Binder:
     def __init__(self, site: Site, workers: Workers | None = None) -> None:
         self.site = site
         self.workers = workers or Workers()
-        self.on_cache: OnCache = lambda task, done, total: None
-        self.prepared = Prepared()
+        self._prepared = Prepared()
         self._models: dict[str, SourceModel] = {}
         self._datasets: dict[str, Dataset] = {}
         self._images: dict[tuple[object, ...], ImageSet] = {}
@@ -77,12 +79,12 @@ class Binder:
     def device(self) -> torch.device:
         return environment.pick_device(self.site.device)
 
-    def bind(self, spec: CellSpec) -> Work:
+    def bind(self, spec: CellSpec, on_cache: OnCache = ignore) -> Work:
         """The work for a spec; UserError if weights, images or settings are missing or wrong."""
         setup, dataset, model = self.setup(spec), self.sized(spec), self.model(spec)
         method = registry.installed().load(spec.method)
         source = self.source_images(spec) if method.needs_source else None
-        stream = self.stream(spec)
+        stream = self.stream(spec, on_cache)
         asked = replace(
             spec,
             tasks=tuple(dict.fromkeys(stream.tasks)),
@@ -105,7 +107,7 @@ class Binder:
             harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code, _scenario_code(spec)])),
             images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
         )
-        return Work(Cell(asked, found), setup, stream, source, self.site.readers, self.prepared)
+        return Work(Cell(asked, found), setup, stream, source, self.site.readers, self._prepared)
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""
@@ -163,17 +165,22 @@ class Binder:
             self._models[name] = models.load(name)
         return self._models[name]
 
-    def stream(self, spec: CellSpec) -> Stream:
-        return make_stream(protocol(spec), spec.suite, spec.seed, self.parts(spec), spec.limit)
+    def stream(self, spec: CellSpec, on_cache: OnCache = ignore) -> Stream:
+        return make_stream(protocol(spec), spec.suite, spec.seed, self.parts(spec, on_cache), spec.limit)
 
-    def parts(self, spec: CellSpec) -> list[Part]:
+    def parts(self, spec: CellSpec, on_cache: OnCache = ignore) -> list[Part]:
         """The images of a stream, part by part."""
         scenario = protocol(spec)
-        if isinstance(scenario, Ccc):
-            return self._changing(spec, scenario)
-        return [Part(task, self.images(spec, task, level)) for task in spec.tasks for level in scenario.severities]
+        if scenario.makes_images:
+            return self._made(spec, scenario, on_cache)
+        levels = [(task, level) for task in spec.tasks for level in scenario.severities]
+        return [Part(task, self.images(spec, task, level, on_cache)) for task, level in levels]
 
-    def images(self, spec: CellSpec, task: str, severity: int | None = None) -> ImageSet:
+    def material(self, spec: CellSpec) -> Material:
+        """What a scenario makes a stream of."""
+        return Material(self.dataset(spec), spec.data, spec.suite, spec.seed, spec.tasks, self.site.data_root)
+
+    def images(self, spec: CellSpec, task: str, severity: int | None = None, on_cache: OnCache = ignore) -> ImageSet:
         """A task's images in its model's input size, from the cache if there is one; listed once."""
         name = (*self._sized_name(spec), task, severity)
         if name not in self._images:
@@ -181,17 +188,17 @@ class Binder:
                 self._forget(self._images.pop(next(iter(self._images))))
             dataset = self.sized(spec)
             level = dataset if severity is None else dataset.at_severity(severity)
-            self._images[name] = self._cached(level.open(task), f"{spec.suite}-{task}", task)
+            self._images[name] = self._cached(level.open(task), f"{spec.suite}-{task}", task, on_cache)
         return self._images[name]
 
-    def _changing(self, spec: CellSpec, scenario: Ccc) -> list[Part]:
+    def _made(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
         """The parts of the last stream whose images were made for it: all methods read them."""
         name = (*self._sized_name(spec), spec.suite, spec.tasks, scenario, spec.seed)
         if self._last_made[0] != name:
-            where = spec.suite, spec.seed, spec.tasks, self.site.data_root
-            view = self.sized(spec).transform
-            found = changing_parts(scenario, self.dataset(spec), spec.data, *where, view)
-            cached = [self._cached(part.images, f"{spec.suite}-ccc-{part.task}", part.task) for part in found]
+            found = scenario.parts(self.material(spec), self.sized(spec).transform)
+            names = [f"{spec.suite}-{scenario.name}-{part.task}" for part in found]
+            pairs = zip(found, names, strict=True)
+            cached = [self._cached(part.images, name, part.task, on_cache) for part, name in pairs]
             made = [replace(part, images=images) for part, images in zip(found, cached, strict=True)]
             for part in self._last_made[1]:
                 self._forget(part.images)
@@ -210,7 +217,7 @@ class Binder:
         model = self.model(spec)
         return json.dumps(spec.data, sort_keys=True), model.input_size, model.interpolation
 
-    def _cached(self, images: ImageSet, name: str, task: str) -> ImageSet:
+    def _cached(self, images: ImageSet, name: str, task: str, on_cache: OnCache) -> ImageSet:
         if self.site.cache is None or in_memory(images):
             return images
         return CachedImages(
@@ -218,7 +225,7 @@ class Binder:
             self.site.cache,
             name,
             workers=self.site.readers,
-            on_progress=lambda done, total: self.on_cache(task, done, total),
+            on_progress=lambda done, total: on_cache(task, done, total),
         )
 
     def _fingerprint(self, images: ImageSet) -> str:
@@ -256,4 +263,5 @@ def _describe(spec: CellSpec, dataset: Dataset) -> dict[str, Any]:
 
 def _scenario_code(spec: CellSpec) -> str:
     """A hash of the code that makes a stream's images, if the dataset's own code does not."""
-    return code_hash("tta_bench.streams.ccc.images") if protocol(spec).makes_images else ""
+    module = protocol(spec).image_code
+    return code_hash(module) if module else ""

@@ -20,19 +20,19 @@ from tta_bench.streams.ccc.walk import SEVERITIES, Calibration, Point
 OnMeasured = Callable[[str], None]  # corruption
 
 
-def calibrate(spec: CellSpec, place: Binder, images: int, on_measured: OnMeasured) -> Calibration:
+def calibrate(spec: CellSpec, binder: Binder, images: int, on_measured: OnMeasured) -> Calibration:
     """The accuracy of a spec's model on a sample of the clean images, corrupted; the same sample everywhere."""
-    native, model = place.dataset(spec), place.model(spec)
+    native, model = binder.dataset(spec), binder.model(spec)
     clean = clean_images(native, spec.tasks[0])
     rows = np.sort(permutation(len(clean.ids), "calibration")[:images])
-    session = Adapter(place.setup(spec), shares_weights=True)
-    view = place.sized(spec).transform
+    session = Adapter(binder.setup(spec), shares_weights=True)
+    view = binder.sized(spec).transform
 
     def accuracy(corruption: str, severity: float) -> float:
         point = Point(corruption, severity, corruption, 0)
         shown = ChangingImages(clean, rows, [point], np.zeros(len(rows), np.int64), view)
         order = np.split(np.arange(len(rows)), range(spec.batch_size, len(rows), spec.batch_size))
-        with torch.no_grad(), closing(read(shown, order, place.device, place.site.readers)) as batches:
+        with torch.no_grad(), closing(read(shown, order, binder.device, binder.site.readers)) as batches:
             found = torch.cat([session.model(batch).argmax(1).cpu() for batch in batches])
         return float((found.numpy() == shown.labels).mean())
 

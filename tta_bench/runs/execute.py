@@ -31,18 +31,16 @@ from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.adapter import Adapter
 from tta_bench.runs.alarms import Alarms
-from tta_bench.runs.bind import Binder, binder
-from tta_bench.runs.host import OnBatch, Work, ignore
+from tta_bench.runs.bind import Binder, shared_binder
+from tta_bench.runs.host import OnBatch, Work, ignore, run_cell
 from tta_bench.runs.key_cache import KeyCache
 from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.resume import damage, is_finished
-from tta_bench.runs.runner import run_cell
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.standby import require_predict
 from tta_bench.runs.watcher import Watcher
 from tta_bench.runs.workers import PATIENCE, WorkerDied
-from tta_bench.streams.ccc import images as ccc_images
-from tta_bench.streams.scenarios import Ccc, protocol
+from tta_bench.streams.scenarios import protocol
 
 LEAST_LIMIT = 600.0  # seconds that every cell may take by default
 POLL = 0.5  # seconds between checks of cells that other processes run
@@ -58,15 +56,15 @@ class Outcome:
 
 def run_spec(spec: CellSpec, site: Site, folder: Path, watcher: Watcher | None = None) -> Outcome | None:
     """Find a cell in a folder, or run it and save it; None while another process runs it."""
-    return Cells(binder(site), Store.open(folder), watcher or Watcher()).find_or_run(spec)
+    return Cells(shared_binder(site), Store.open(folder), watcher or Watcher()).find_or_run(spec)
 
 
-def run_left(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> dict[str, Record]:
+def run_left(specs: Sequence[CellSpec], binder: Binder, store: Store, watcher: Watcher) -> dict[str, Record]:
     """Run every cell that is not in the store; returns records by the digest of their spec.
 
     Cells that other processes run are waited for at the end; those of a process that dies are taken over.
     """
-    cells = Cells(place, store, watcher)
+    cells = Cells(binder, store, watcher)
     records: dict[str, Record] = {}
     waiting = list(specs)
     while waiting:
@@ -85,47 +83,40 @@ def run_left(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Wa
     return records
 
 
-def refuse_unfit(specs: Sequence[CellSpec], place: Binder) -> None:
+def refuse_unfit(specs: Sequence[CellSpec], binder: Binder) -> None:
     """Refuse wrong data, weights or settings before time is spent; lists all images and opens a sample."""
-    if place.site.cache is not None:
-        refuse_unwritable_cache(place.site.cache)
+    if binder.site.cache is not None:
+        refuse_unwritable_cache(binder.site.cache)
     if any(spec.amp for spec in specs):
-        refuse_missing_bf16(place.device)
+        refuse_missing_bf16(binder.device)
     streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
     for spec in streams.values():
-        scenario = protocol(spec)
-        if isinstance(scenario, Ccc):
-            where = spec.suite, spec.seed, spec.tasks, place.site.data_root
-            ccc_images.inspect(scenario, place.dataset(spec), spec.data, *where)
-            continue
-        for task in spec.tasks:
-            for severity in sorted(set(scenario.severities), key=str):
-                dataset = place.dataset(spec)  # before weights are loaded, which may need a download
-                (dataset if severity is None else dataset.at_severity(severity)).inspect(task)
+        protocol(spec).inspect(binder.material(spec))  # before weights are loaded, which may need a download
     rows = {(spec.label, spec.model): spec for spec in specs}
     for spec in rows.values():
         settings.check(spec.method, installed().load(spec.method), spec.settings)
         installed().code(spec.method)  # hashed while it is what was imported; workers compare theirs
     for spec in rows.values():
         with restored():
-            built = Adapter(replace(place.setup(spec), device=torch.device("cpu")), shares_weights=True)
+            built = Adapter(replace(binder.setup(spec), device=torch.device("cpu")), shares_weights=True)
             require_predict(built.method, spec.live or Live())
 
 
 class Cells:
-    """The cells of one folder, run at one place."""
+    """The cells of one folder, run on one site."""
 
-    def __init__(self, place: Binder, store: Store, watcher: Watcher) -> None:
-        self._place, self._store, self._watcher = place, store, watcher
-        self._known = KeyCache(store.known, place.site)
+    def __init__(self, binder: Binder, store: Store, watcher: Watcher) -> None:
+        self._binder, self._store, self._watcher = binder, store, watcher
+        self._known = KeyCache(store.known, binder.site)
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
         self._alarms = Alarms(store, watcher)
-        place.prepared = Prepared(store.prepared)
+        self._prepared = Prepared(store.prepared)
 
     def find_or_run(self, spec: CellSpec) -> Outcome | None:
         """Find a cell, or run and save it; None while another process runs it."""
-        store, work = self._store, self._place.bind(spec)
+        store = self._store
+        work = replace(self._binder.bind(spec, self._watcher.on_cache), prepared=self._prepared)
         files = files_in(installed().load(spec.method).files(work.setup.settings))
         seen = [*sample_files(work.stream.images), *files]
         self._known.add(spec, work.cell.key, work.source_images is not None, seen)
@@ -149,8 +140,8 @@ class Cells:
     def _run(self, work: Work) -> tuple[Record, Predictions | None]:
         alarm = self._alarms.of(work)
         try:
-            limit = self._place.site.time_limit or self._source_seconds.limit(work.cell)
-            found = run_at(work, self._place, alarm.on_batch, limit)
+            limit = self._binder.site.time_limit or self._source_seconds.limit(work.cell)
+            found = run_at(work, self._binder, alarm.on_batch, limit)
         except RunStopped:  # not the method's fault, so this cell has not failed
             raise
         except (Exception, SystemExit) as error:  # a method may raise anything; the other cells continue
@@ -192,18 +183,18 @@ class SourceSeconds:
 
 
 def run_at(
-    work: Work, place: Binder, on_batch: OnBatch = ignore, time_limit: float | None = None
+    work: Work, binder: Binder, on_batch: OnBatch = ignore, time_limit: float | None = None
 ) -> tuple[Record, Predictions]:
     """Run a cell in a worker process. A cell whose process dies gets a second one.
 
     A class that exists in this process only, as one from a notebook, runs here.
     """
-    if place.site.in_process or work.setup.method in installed().given:
+    if binder.site.in_process or work.setup.method in installed().given:
         return _noting(HERE, run_cell(work, on_batch))
     # A limit that was asked for holds for each batch, too; a batch may always take its share of the cell's limit.
     batches = max(1, math.ceil(len(work.stream.order) / work.setup.batch_size))
-    patience = max(PATIENCE, place.site.time_limit or 0, (time_limit or 0) / batches)
-    adapt = partial(place.workers.adapt, time_limit=time_limit, patience=patience)
+    patience = max(PATIENCE, binder.site.time_limit or 0, (time_limit or 0) / batches)
+    adapt = partial(binder.workers.adapt, time_limit=time_limit, patience=patience)
     try:
         return _noting(WORKER, run_cell(work, on_batch, adapt))
     except WorkerDied:  # once may be the machine's fault: another program took the memory

@@ -1,4 +1,7 @@
-"""The side of a cell that has images and labels: gives batches, takes answers, scores them."""
+"""Runs one cell, as the side that has images and labels: gives batches, takes answers, scores them.
+
+The method adapts in this process, or in a worker.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,12 @@ from torch import Tensor
 
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
+from tta_bench.files import now
+from tta_bench.measure.metrics import scores_of
 from tta_bench.records.cell import Cell
+from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Measured, Record
+from tta_bench.runs.adaptation import adapt
 from tta_bench.runs.adapter import Setup, in_order
 from tta_bench.runs.logits import Answer
 from tta_bench.runs.prepared import Cost, Prepared, State
@@ -76,3 +84,26 @@ class WorkHost:
         count = loading.default_workers(images) if self.work.workers is None else self.work.workers
         with closing(loading.read_ahead(images, order, workers=count)) as batches:
             yield from batches
+
+
+Adapt = Callable[[WorkHost], Measured]
+
+
+def adapt_here(host: WorkHost) -> Measured:
+    """Adapt in this process."""
+    return adapt(host.work.setup, host)
+
+
+def run_cell(work: Work, on_batch: OnBatch = ignore, adapt: Adapt = adapt_here) -> tuple[Record, Predictions]:
+    """Run a cell. Exceptions of the method are passed on; bad logits raise CellFailed."""
+    host = WorkHost(work, on_batch)
+    measured = adapt(host)
+    predictions = host.scores.predictions(work.stream)
+    record = Record(
+        cell=work.cell,
+        status="done",
+        scores=scores_of(predictions, work.cell.spec.tasks),
+        measured=measured,
+        finished_at=now(),
+    )
+    return record, predictions

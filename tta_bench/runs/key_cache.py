@@ -26,8 +26,7 @@ from tta_bench.models import names
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK
-from tta_bench.streams.ccc.images import calibration_file
-from tta_bench.streams.scenarios import protocol
+from tta_bench.streams.scenarios import Material, protocol
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow")  # their versions affect embedded and decoded images
 
@@ -75,13 +74,8 @@ def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | N
     """A stamp for each thing that a cell's key depends on; None if one of them cannot be checked cheaply."""
     dataset = _dataset(json.dumps(spec.data), spec.tasks, site.data_root)
     model = dataset.model_for(spec.tasks[0]) if spec.model == BY_TASK else spec.model
-    scenario = protocol(spec)
-    severities = sorted({severity for severity in scenario.severities if severity is not None})
-    levels = [dataset.at_severity(severity) for severity in severities] or [dataset]
-    places = [level.places(task) for level in levels for task in spec.tasks]
-    if scenario.makes_images:
-        table = calibration_file(spec.data, dataset, site.data_root)
-        places = [dataset.source_places(spec.tasks[0]), [table] if table else []]
+    material = Material(dataset, spec.data, spec.suite, spec.seed, spec.tasks, site.data_root)
+    places = protocol(spec).places(material)
     found = {
         "model": names.stamp(model or ""),
         "images": _places(places),

@@ -33,13 +33,13 @@ class Launch:
     requests: list[CellSpec]
     site: Site
     store: Store
-    place: Binder | None  # holds what the checks have loaded; None if nothing is left to run
+    binder: Binder | None  # holds what the checks have loaded; None if nothing is left to run
     set_aside: Path | None  # where the old folder is now, for a fresh start
     damaged: list[Path]  # where files that failed their digests are now
 
     def run(self, watcher: Watcher) -> list[Record]:
         """Run what is left; returns the records of all requests, in their order."""
-        return run_specs(self.requests, self.site, self.store, watcher, self.place)
+        return run_specs(self.requests, self.site, self.store, watcher, self.binder)
 
 
 def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
@@ -61,7 +61,7 @@ def launch(
     suite, options, chosen = resolve(options)
     requests, site = specs(suite, options), options.site
     folder = Path(options.out or RUNS / suite.name)
-    place = None
+    binder = None
     damaged: list[Path] = []
     if options.fresh:
         output.refuse_other_files(folder)
@@ -70,13 +70,13 @@ def launch(
         output.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if options.fresh or len(finished(requests, site, Store(folder))) < len(requests):
-        place = (check or _checked)(requests, site, folder)  # before an old folder is moved, or a new one made
+        binder = (check or _checked)(requests, site, folder)  # before an old folder is moved, or a new one made
     old = Store(folder).set_aside() if options.fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
     said = {row_of(label, suite, options).label: sentence for label, sentence in chosen.items()}
     store.note_command(command, options.tasks or suite.tasks, labels, said, given)
-    return Launch(suite, requests, site, store, place, old, damaged)
+    return Launch(suite, requests, site, store, binder, old, damaged)
 
 
 def _checked(requests: list[CellSpec], site: Site, folder: Path) -> Binder:
@@ -88,10 +88,10 @@ def _checked(requests: list[CellSpec], site: Site, folder: Path) -> Binder:
     from tta_bench.runs.bind import Binder
     from tta_bench.runs.execute import refuse_unfit
 
-    place = Binder(site, workers)
+    binder = Binder(site, workers)
     try:
-        refuse_unfit(requests, place)
+        refuse_unfit(requests, binder)
     except BaseException:
         workers.close()
         raise
-    return place
+    return binder

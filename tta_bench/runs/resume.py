@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tta_bench.errors import UserError
-from tta_bench.measure.metrics import contradiction
+from tta_bench.measure.verified import verified
 from tta_bench.records.reading import REDO
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def run_specs(
-    specs: Sequence[CellSpec], site: Site, store: Store, watcher: Watcher, place: Binder | None = None
+    specs: Sequence[CellSpec], site: Site, store: Store, watcher: Watcher, binder: Binder | None = None
 ) -> list[Record]:
     """Run every cell that is not in the store; returns the records of all, in the order of the specs.
 
-    `place` is the site's binder, if one has loaded something already.
+    `binder` is the site's binder, if one has loaded something already.
     """
     found = finished(specs, site, store)
     for spec in specs:
@@ -36,13 +36,12 @@ def run_specs(
         from tta_bench.runs.execute import run_left
         from tta_bench.runs.source_check import warn
 
-        place = place or Binder(site)
-        place.on_cache = watcher.on_cache
+        binder = binder or Binder(site)
         try:
-            warn(left, place, store, watcher)
-            found |= run_left(left, place, store, watcher)
+            warn(left, binder, store, watcher)
+            found |= run_left(left, binder, store, watcher)
         finally:
-            place.workers.close()
+            binder.workers.close()
     return [found[spec.digest].labelled(spec.label) for spec in specs]
 
 
@@ -64,7 +63,7 @@ def is_finished(record: Record, store: Store) -> bool:
 def damage(record: Record, store: Store) -> str:
     """What is wrong with a finished cell's predictions, or with the scores that they give; empty if nothing is."""
     try:
-        wrong = contradiction(record, store.predictions(record))
+        _, wrong = verified(record, store)
     except UserError as error:
         return str(error).removesuffix(f": {REDO}")
     return wrong and f"{store.prediction_file(record.cell).with_suffix('.json')}: {wrong}"

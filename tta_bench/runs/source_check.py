@@ -15,7 +15,7 @@ from tta_bench.models.published import PublishedModel
 from tta_bench.papers.baseline import BASELINE, is_anothers, judge, may_be_chance, other_weights, source_row
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
-from tta_bench.runs.bind import Binder
+from tta_bench.runs.bind import Binder, OnCache
 from tta_bench.runs.execute import run_at
 from tta_bench.runs.host import Work
 from tta_bench.runs.watcher import Watcher
@@ -25,15 +25,15 @@ from tta_bench.streams.stream import Part, make_stream
 IMAGES = 1024
 
 
-def warn(specs: Sequence[CellSpec], place: Binder, store: Store, watcher: Watcher) -> None:
+def warn(specs: Sequence[CellSpec], binder: Binder, store: Store, watcher: Watcher) -> None:
     """Save a warning for all weights with which Source is far from what is published, and remove old ones."""
-    warnings = suspicions(specs, place, watcher)
+    warnings = suspicions(specs, binder, watcher)
     store.note_warnings(warnings)
     for warning in filter(None, warnings.values()):
         watcher.on_warning(warning)
 
 
-def suspicions(specs: Sequence[CellSpec], place: Binder, watcher: Watcher | None = None) -> dict[str, str]:
+def suspicions(specs: Sequence[CellSpec], binder: Binder, watcher: Watcher | None = None) -> dict[str, str]:
     """Warnings by the hash of weights: a sentence if Source is far from what is published, empty if it is not.
 
     Each model is tried on the first images of its first task in the order of `normal`: other scenarios start with few
@@ -42,31 +42,31 @@ def suspicions(specs: Sequence[CellSpec], place: Binder, watcher: Watcher | None
     """
     found = {}
     comparable = [spec for spec in specs if spec.paper or _published(spec)]
-    for spec in first_of_each_model(comparable, place):
+    for spec in first_of_each_model(comparable, binder):
         try:
-            warning = _by_paper(spec, place) if spec.paper else _by_clean_images(spec, place)
+            warning = (_by_paper if spec.paper else _by_clean_images)(spec, binder, (watcher or Watcher()).on_cache)
         except CellFailed as error:
             (watcher or Watcher()).on_warning(f"Source was not compared with what is published, it failed: {error}")
             continue
-        if warning or (warning is not None and not place.stream(spec).is_part):
-            found[place.model(spec).weights_hash] = warning
+        if warning or (warning is not None and not binder.stream(spec).is_part):
+            found[binder.model(spec).weights_hash] = warning
     return found
 
 
-def _by_paper(spec: CellSpec, place: Binder) -> str | None:
+def _by_paper(spec: CellSpec, binder: Binder, on_cache: OnCache) -> str | None:
     """The verdict by the paper's row for the first task: a warning, or empty; None if the paper has no such row."""
     expected = source_row(spec.paper, spec.suite, spec.tasks[0])
     if expected is None or protocol(spec).makes_images or is_anothers(spec.suite, spec.data.get("kind"), spec.tasks):
         return None
-    if other_weights(expected.table, place.model(spec).name):  # not comparable, as `report --paper` says
+    if other_weights(expected.table, binder.model(spec).name):  # not comparable, as `report --paper` says
         return ""
-    hits, images = _score(_source_work(spec, place), place)
-    return judge(spec.tasks[0], hits, images, expected, place.model(spec).mean) or ""
+    hits, images = _score(_source_work(spec, binder, on_cache), binder)
+    return judge(spec.tasks[0], hits, images, expected, binder.model(spec).mean) or ""
 
 
-def _by_clean_images(spec: CellSpec, place: Binder) -> str | None:
+def _by_clean_images(spec: CellSpec, binder: Binder, on_cache: OnCache) -> str | None:
     """The verdict by the model's published accuracy on clean images; None if one of the two is missing."""
-    model, dataset = place.model(spec), place.sized(spec)
+    model, dataset = binder.model(spec), binder.sized(spec)
     expected = next((row.clean for row in _published(spec) if row.classes == model.num_classes), None)
     try:
         clean = dataset.originals(spec.tasks[0])
@@ -74,9 +74,9 @@ def _by_clean_images(spec: CellSpec, place: Binder) -> str | None:
         return None
     if expected is None or clean is None:
         return None
-    work = _source_work(spec, place)
+    work = _source_work(spec, binder, on_cache)
     stream = make_stream(scenario_of("normal"), spec.suite, 0, [Part("clean", clean)], len(work.stream.order))
-    hits, images = _score(replace(work, stream=stream), place)
+    hits, images = _score(replace(work, stream=stream), binder)
     if may_be_chance(hits / images, expected / 100, images):
         return ""
     return (
@@ -89,27 +89,28 @@ def _published(spec: CellSpec) -> list[PublishedModel]:
     return published.rows(spec.model, str(spec.data["kind"]))
 
 
-def first_of_each_model(specs: Sequence[CellSpec], place: Binder) -> list[CellSpec]:
+def first_of_each_model(specs: Sequence[CellSpec], binder: Binder) -> list[CellSpec]:
     """The first spec of each model."""
     first: dict[str, CellSpec] = {}
     for spec in specs:
-        first.setdefault(place.model(spec).weights_hash, spec)
+        first.setdefault(binder.model(spec).weights_hash, spec)
     return list(first.values())
 
 
-def _source_work(spec: CellSpec, place: Binder) -> Work:
+def _source_work(spec: CellSpec, binder: Binder, on_cache: OnCache) -> Work:
     """The unadapted model on the first images of the first task."""
     limit = min(IMAGES, spec.limit or IMAGES)
     plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
     if protocol(spec).makes_images:  # there may be no images of single tasks
-        return place.bind(replace(plain, limit=limit))
-    return place.bind(replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit))
+        return binder.bind(replace(plain, limit=limit), on_cache)
+    first = replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit)
+    return binder.bind(first, on_cache)
 
 
-def _score(work: Work, place: Binder) -> tuple[int, int]:
+def _score(work: Work, binder: Binder) -> tuple[int, int]:
     """How many images are classified correctly, and the number of images; CellFailed if Source fails."""
     try:
-        _, predictions = run_at(work, place)
+        _, predictions = run_at(work, binder)
     except RunStopped:
         raise
     except Exception as error:  # in this process, it may be any

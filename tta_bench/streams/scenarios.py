@@ -8,22 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tta_bench.checked.options import option
 from tta_bench.checked.readers import positive, ratio
 from tta_bench.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from tta_bench.datasets import Dataset
+    from tta_bench.datasets.transform import Transform
     from tta_bench.records.spec import CellSpec
+    from tta_bench.streams.stream import Part
 
     Order = NDArray[np.int64]
 
 RISE_AND_FALL = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 DIFFICULTIES = {"easy": 0.6, "medium": 0.4, "hard": 0.2}  # Source's accuracy in `ccc`
+
+
+class Material(NamedTuple):
+    """What a stream is made of."""
+
+    dataset: Dataset  # before its images are sized for a model
+    data: Mapping[str, Any]  # the suite's data block
+    suite: str
+    seed: int
+    tasks: Sequence[str]
+    root: Path | None
 
 
 @dataclass(frozen=True)
@@ -39,7 +57,7 @@ class Scenario:
     batch_size: ClassVar[int | None] = None  # if the scenario fixes it
     severities: ClassVar[tuple[int | None, ...]] = (None,)  # of each task's parts, in order; None: the suite's own
     spreads_limit: ClassVar[bool] = False  # whether --limit samples the whole stream instead of its beginning
-    makes_images: ClassVar[bool] = False  # from clean ones, for each stream (streams/ccc/images.py)
+    image_code: ClassVar[str] = ""  # the module that makes its images, for a scenario that does not read them
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -59,6 +77,11 @@ class Scenario:
         """The name that seeds the order. Changing it changes every order drawn with it."""
         return self.name
 
+    @property
+    def makes_images(self) -> bool:
+        """Whether images are made for each stream, instead of read from the dataset."""
+        return bool(self.image_code)
+
     def groups(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
         """The tasks of each stream."""
         return [tuple(tasks)] if self.joins_tasks else [(task,) for task in tasks]
@@ -68,6 +91,26 @@ class Scenario:
         from tta_bench.data.seeding import permutation
 
         return permutation(sum(sizes), *names)
+
+    def parts(self, material: Material, view: Transform | None = None) -> list[Part]:
+        """The images of a stream, part by part; `view` sizes images that the scenario makes for a model."""
+        from tta_bench.streams.stream import Part
+
+        levels = self._levels(material.dataset)
+        return [Part(task, levels[severity].open(task)) for task in material.tasks for severity in self.severities]
+
+    def inspect(self, material: Material) -> str:
+        """Open a sample of the images; returns a summary, or raises UserError."""
+        levels = self._levels(material.dataset).values()
+        return "; ".join(level.inspect(task) for task in material.tasks for level in levels)
+
+    def places(self, material: Material) -> list[Sequence[Path] | None]:
+        """The files and folders that the images come from; None for one that cannot be checked cheaply."""
+        return [level.places(task) for level in self._levels(material.dataset).values() for task in material.tasks]
+
+    def _levels(self, dataset: Dataset) -> dict[int | None, Dataset]:
+        """The dataset at each severity."""
+        return {level: dataset if level is None else dataset.at_severity(level) for level in self.severities}
 
 
 @dataclass(frozen=True)
@@ -147,7 +190,7 @@ class Ccc(Scenario):
     about = "one long stream of clean images under pairs of corruptions that change smoothly, never reset"
     joins_tasks = True
     spreads_limit = True  # the beginning alone has few of the corruptions
-    makes_images = True
+    image_code = "tta_bench.streams.ccc.images"
 
     difficulty: str = option(
         "medium", "Source's accuracy: 60 % (easy), 40 % (medium) or 20 % (hard)", choices=tuple(DIFFICULTIES)
@@ -171,6 +214,23 @@ class Ccc(Scenario):
     @property
     def stream_name(self) -> str:
         return f"{self.name} --difficulty {self.difficulty} --length {self.length} --laps {self.laps}"
+
+    @property
+    def _images(self) -> ModuleType:
+        """Imported by its name: the code of other streams' keys must not depend on it."""
+        return import_module(self.image_code)
+
+    def parts(self, material: Material, view: Transform | None = None) -> list[Part]:
+        found: list[Part] = self._images.changing_parts(self, *material, view)
+        return found
+
+    def inspect(self, material: Material) -> str:
+        return str(self._images.inspect(self, *material))
+
+    def places(self, material: Material) -> list[Sequence[Path] | None]:
+        dataset, data, _, _, tasks, root = material
+        table = self._images.calibration_file(data, dataset, root)
+        return [dataset.source_places(tasks[0]), [table] if table else []]
 
 
 SCENARIOS: dict[str, type[Scenario]] = {

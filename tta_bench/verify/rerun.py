@@ -18,7 +18,7 @@ from tta_bench.records.cell import unequal_parts
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.runs.bind import binder
+from tta_bench.runs.bind import shared_binder
 from tta_bench.runs.execute import run_spec
 from tta_bench.runs.site import Site
 from tta_bench.verify.findings import Audit
@@ -71,7 +71,7 @@ def _threads(record: Record, site: Site) -> Iterator[None]:
         os.environ.pop("OMP_NUM_THREADS")
         if given is not None:
             os.environ["OMP_NUM_THREADS"] = given
-        binder(site).workers.close()  # they keep the threads that they started with
+        shared_binder(site).workers.close()  # they keep the threads that they started with
 
 
 def _compare(old: Record, was: Predictions, new: Record, now: Predictions, audit: Audit, where: str) -> None:

@@ -20,9 +20,8 @@ from tta_bench.identity.code import code_hash
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
-from tta_bench.streams.ccc.images import changing_parts
-from tta_bench.streams.scenarios import SCENARIOS, Ccc, Scenario, scenario_of
-from tta_bench.streams.stream import Part, digest, make_stream
+from tta_bench.streams.scenarios import SCENARIOS, Material, Scenario, scenario_of
+from tta_bench.streams.stream import digest, make_stream
 from tta_bench.verify.findings import Audit
 
 MOST_IMAGES = 50_000  # that are drawn for a check; a record may ask for any number
@@ -103,17 +102,10 @@ def _expected(name: str, root: Path | None) -> ExpectedStream:
     suite, tasks, scenario_name, settings, seed, limit, data = json.loads(name)
     scenario = _scenario(scenario_name, settings)
     dataset = _open(data, tasks, root)
-    levels = {
-        severity: dataset if severity is None else dataset.at_severity(severity)
-        for severity in set(scenario.severities)
-    }
-    if isinstance(scenario, Ccc):
-        parts = changing_parts(scenario, dataset, data, suite, seed, tasks, root)
-    else:
-        parts = [Part(task, levels[severity].open(task)) for task in tasks for severity in scenario.severities]
+    parts = scenario.parts(Material(dataset, data, suite, seed, tasks, root))
     stream = make_stream(scenario, suite, seed, parts, limit)
     numbers = {task: number for number, task in enumerate(dict.fromkeys(tasks))}
-    is_drawn = all(level.places(task) == () for level in levels.values() for task in tasks)
+    is_drawn = all(dataset.places(task) == () for task in tasks)
     return ExpectedStream(
         digest=stream.digest,
         index=stream.order,
