@@ -19,7 +19,6 @@ from tta_bench.checked.annotations import Count, Name
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole, write_whole
 from tta_bench.packed.address import run_folder
-from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 
@@ -150,10 +149,6 @@ class Submission:
     @cached_property
     def records(self) -> list[Record]:
         return self.store.records()
-
-    def predictions(self, record: Record) -> Predictions:
-        """The predictions of one of its cells, digests checked."""
-        return self.store.predictions(record)
 
 
 def read_entry(file: Path) -> Entry:
