@@ -17,7 +17,7 @@ from tta_bench.report.render import csv_lines
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
 from tta_bench.report.stats import Blocks, estimate, holm
-from tta_bench.report.tables import average, scoring_columns, scoring_note, titles
+from tta_bench.report.tables import average, scoring_columns, scoring_note
 from tta_bench.report.values import NONE, Table, Value
 
 ALPHA = 0.05
@@ -87,7 +87,7 @@ def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
         place = 1 + sum(averages[other.label].rank > value.rank for other in scored)
         rank = f"{place}{'≈' if row.label in close.labels else ''}" if row in scored else NONE
         rows.append((row.label, (Value(word=rank), value, *entries(more, row, context))))
-    columns = ("rank", "Avg.", *titles(more))
+    columns = ("rank", "Avg.", *(column.head for column in more))
     return Table(f"{comparison.suite}: leaderboard", columns, tuple(rows), (*comparison.notes, about, *close.notes))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
 from tta_bench.notes import Level, Note, info, warning
-from tta_bench.papers.baseline import own_table
+from tta_bench.papers.baseline import BASELINE, own_table
 from tta_bench.records.cell import Cell, unequal_parts
 from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
@@ -33,6 +33,10 @@ class Row:
     def first(self) -> Record:
         """The record that represents the row: the first finished one, if there is any."""
         return self.done[0] if self.done else self.records[0]
+
+    @property
+    def is_source(self) -> bool:
+        return self.first.cell.spec.method == BASELINE
 
     @cached_property
     def done(self) -> list[Record]:

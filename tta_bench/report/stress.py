@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from tta_bench.measure.collapse import WINDOW, collapsed_at
 from tta_bench.notes import Note, info, warning
-from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.report.column import Context
 from tta_bench.report.metrics import OWN, by_class
@@ -35,7 +34,7 @@ class Collapse(NamedTuple):
 
 def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
     """Where a row collapsed; needs Source on the same streams."""
-    if row.first.cell.spec.method == BASELINE:
+    if row.is_source:
         return []
     found = []
     for record, source in _with_source(row.done, comparison):
@@ -104,7 +103,7 @@ def worst_class(row: Row, context: Context) -> str:
 
 def collapsed(row: Row, context: Context) -> str:
     """On how many of its streams a row collapsed; nothing without Source to compare with."""
-    if row.first.cell.spec.method == BASELINE or not any(_with_source(row.done, context.comparison)):
+    if row.is_source or not any(_with_source(row.done, context.comparison)):
         return NONE
     return f"{len(collapses(row, context.comparison, context.runs))}/{len(row.done)}"
 
@@ -122,7 +121,7 @@ def _measures(record: Record, context: Context) -> dict[str, float]:
 
 
 def _with_source(records: Sequence[Record], comparison: Comparison) -> Iterator[tuple[Record, Record]]:
-    rows = (row for row in comparison.rows if row.first.cell.spec.method == BASELINE)
+    rows = (row for row in comparison.rows if row.is_source)
     source = {record.cell.found.stream: record for row in rows for record in row.done}
     for record in records:
         if record.cell.found.stream in source:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tta_bench.papers.baseline import BASELINE
 from tta_bench.report.costs import paired, times_other, with_comparable_times
 from tta_bench.report.differences import BETTER, WORSE, Difference, difference
 from tta_bench.report.rows import Comparison, Row
@@ -15,7 +14,7 @@ MOST = 3  # losses that are named one by one
 
 def summary(comparison: Comparison, runs: Runs) -> list[str]:
     """Who beats Source and how sure that is, who falls below it and where, and what it costs; empty without Source."""
-    base = next((row for row in comparison.rows if row.first.cell.spec.method == BASELINE and row.done), None)
+    base = next((row for row in comparison.rows if row.is_source and row.done), None)
     others = [row for row in comparison.rows if row is not base and row.done and base and paired(row.done, base.done)]
     if base is None or not others:
         return []

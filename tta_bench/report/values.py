@@ -25,9 +25,11 @@ class Value:
     reasons: tuple[str, ...] = ()  # marks of the notes that say why
 
     def __str__(self) -> str:
-        if self.word or math.isnan(self.mean):
-            return self.word or NONE
-        return f"{self.figure} {self.spread}".rstrip()
+        return f"{self.figure} {self.spread}".rstrip() if self.is_number else self.word or NONE
+
+    @property
+    def is_number(self) -> bool:
+        return not (self.word or math.isnan(self.mean))
 
     @property
     def figure(self) -> str:
@@ -41,7 +43,7 @@ class Value:
     @property
     def rank(self) -> float:
         """The mean as printed, so that values that print alike rank alike; words come last."""
-        return -math.inf if self.word or math.isnan(self.mean) else round(self.mean, self.digits)
+        return round(self.mean, self.digits) if self.is_number else -math.inf
 
 
 @dataclass(frozen=True)
