@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tta_bench.board.submission import MOST_RUN, Submission
 from tta_bench.errors import UserError
+from tta_bench.notes import Note
 from tta_bench.packed.unpack import unpack_run
 from tta_bench.records.record import Record
 from tta_bench.report.choose import comparison
@@ -94,7 +95,7 @@ class Run:
     suite: str
     tasks: tuple[str, ...]
     rows: tuple[RunRow, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     digest: str  # of run.zip
     size: int
 
@@ -144,7 +145,7 @@ def _read(submission: Submission, runs: Runs, metrics: Sequence[str]) -> Run:
         shown.suite,
         shown.tasks,
         tuple(_row(line, shown.tasks, runs, columns) for line in lines),
-        tuple(map(str, (*runs.warnings(), *shown.notes))),
+        (*runs.warnings(), *shown.notes),
         hashlib.sha256(content).hexdigest(),
         len(content),
     )
