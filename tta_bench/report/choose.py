@@ -101,9 +101,12 @@ def groups(records: Sequence[Record]) -> list[Group]:
     A task with fewer images than a limit is whole under that limit, so its records may be in several groups.
     """
     alike: dict[tuple[str, int, str, str, str], list[Record]] = defaultdict(list)
-    severity = _severities(records)
+    levels: dict[str, set[str]] = defaultdict(set)
     for record in records:
-        key = (*record.cell.conditions.table, severity(record))
+        levels[record.cell.spec.suite].add(_severity(record))
+    for record in records:
+        level = _severity(record) if len(levels[record.cell.spec.suite]) > 1 else ""  # several, as in a sweep
+        key = (*record.cell.conditions.table, level)
         alike[key].append(record)
     found = []
     for (scenario, batch_size, device, speed, level), those in alike.items():
@@ -123,17 +126,8 @@ def groups(records: Sequence[Record]) -> list[Group]:
     return found
 
 
-def _severities(records: Sequence[Record]) -> Callable[[Record], str]:
-    """The severity of a record if its suite has several, as a sweep has; else nothing."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for record in records:
-        found[record.cell.spec.suite].add(str(record.cell.spec.data.get("severity", "")))
-
-    def severity(record: Record) -> str:
-        spec = record.cell.spec
-        return str(spec.data.get("severity", "")) if len(found[spec.suite]) > 1 else ""
-
-    return severity
+def _severity(record: Record) -> str:
+    return str(record.cell.spec.data.get("severity", ""))
 
 
 def _limits(records: Sequence[Record]) -> list[tuple[int | None, ...]]:

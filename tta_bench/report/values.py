@@ -46,13 +46,16 @@ class Value:
         return round(self.mean, self.digits) if self.is_number else -math.inf
 
 
+TableRow = tuple[str, tuple[Value, ...]]  # its label, and an entry for each column
+
+
 @dataclass(frozen=True)
 class Table:
     """A title, a head, rows of values and the notes that belong under them."""
 
     title: str
     columns: tuple[str, ...]  # without the first, which holds the labels
-    rows: tuple[tuple[str, tuple[Value, ...]], ...]
+    rows: tuple[TableRow, ...]
     notes: tuple[Note, ...] = ()
     head: str = "method"  # of the first column
 
@@ -70,18 +73,12 @@ def _deviation(scores: Sequence[float], mean: float) -> float:
     return math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1))
 
 
-def mark_best(
-    rows: Sequence[tuple[str, tuple[Value, ...]]], scored_columns: int
-) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+def mark_best(rows: Sequence[TableRow], scored_columns: int) -> tuple[TableRow, ...]:
     """Mark the best of each of the first columns, as printed: values that print alike are equally best."""
     best = [max((values[i].rank for _, values in rows), default=-math.inf) for i in range(scored_columns)]
-    return tuple(
-        (
-            label,
-            tuple(
-                replace(v, best=v.rank == best[i] > -math.inf) if i < scored_columns else v
-                for i, v in enumerate(values)
-            ),
-        )
-        for label, values in rows
-    )
+
+    def marked(values: Sequence[Value]) -> tuple[Value, ...]:
+        scored = zip(values[:scored_columns], best, strict=True)
+        return *(replace(value, best=value.rank == top > -math.inf) for value, top in scored), *values[scored_columns:]
+
+    return tuple((label, marked(values)) for label, values in rows)
