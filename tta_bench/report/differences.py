@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,8 +149,9 @@ def table(found: Difference, suite: str) -> Table:
         )
         for name, task in zip(shown, found.tasks, strict=True)
     ]
-    mean: Callable[[str], float] = lambda name: 100 * float(np.mean([getattr(t, name) for t in found.tasks]))  # noqa: E731
-    rows.append(("Avg.", (Value(mean("a")), Value(mean("b")), *_interval(found.overall), *[Value()] * 5)))
+    sides = [task.a for task in found.tasks], [task.b for task in found.tasks]
+    means = [Value(100 * float(np.mean(side))) for side in sides]
+    rows.append(("Avg.", (*means, *_interval(found.overall), *[Value()] * 5)))
     columns = (found.a, found.b, "difference", "95 % low", "high", "only a", "only b", "McNemar p", "Holm p", "b is")
     return Table(
         f"{suite}: {found.b} (b) against {found.a} (a), accuracy (%)",

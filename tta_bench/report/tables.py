@@ -134,12 +134,8 @@ def average(row: Row, tasks: Sequence[str]) -> Value:
 
 def per_seed(row: Row, tasks: Sequence[str]) -> list[list[float]]:
     """The accuracies of all tasks for each seed, as fractions; empty where a seed lacks a task."""
-    found: dict[int, dict[str, float]] = {record.cell.spec.seed: {} for record in row.records}
-    for record in row.done:
-        found[record.cell.spec.seed] |= record.scores.task_top1
-    if any(len(scores) < len(tasks) for scores in found.values()):
-        return []
-    return [list(scores.values()) for scores in found.values()]
+    found = [list(scores.values()) for scores in orders.by_seed(row).values()]
+    return [] if any(len(scores) < len(tasks) for scores in found) else found
 
 
 def _seed_note(comparison: Comparison) -> Note:

@@ -13,7 +13,7 @@ from tta_bench.report import names
 from tta_bench.report.column import Column
 from tta_bench.report.columns import columns_at
 from tta_bench.report.page.data import Line
-from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.rows import Comparison, Row, counted
 from tta_bench.report.tables import scoring_columns
 from tta_bench.report.values import NONE, Value
 
@@ -30,9 +30,9 @@ def facts(comparison: Comparison) -> list[str]:
         f"batch size {cell.spec.batch_size}",
         cell.found.device,
         *([f"scenario {cell.conditions.scenario}"] if cell.spec.scenario != "normal" else []),
-        _count(len(comparison.rows), "method"),
-        _count(len(comparison.tasks), "task"),
-        _count(seeds, "seed"),
+        counted(len(comparison.rows), "method"),
+        counted(len(comparison.tasks), "task"),
+        counted(seeds, "seed"),
     ]
 
 
@@ -162,7 +162,3 @@ def word(value: Any) -> str:
     if value is None:
         return NONE
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
