@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tests.support.board_runs import TASKS, add_submission, make_run
 from tests.support.chromium import PROGRAM, Chromium, chromium
 from tta_bench.board.site import build
-from tta_bench.board.site.pages import places
+from tta_bench.board.site.suites import ranks
 from tta_bench.cli.main import main
 from tta_bench.errors import UserError
 from tta_bench.report.choose import comparison
 from tta_bench.report.differences import Difference, difference
 from tta_bench.report.runs import Runs
-from tta_bench.report.values import Value
 
 EVIL = "x<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
 RERUN = {"by": "Grace H.", "date": "2026-11-10", "machine": "EPYC, Linux", "cells": 4, "result": "bit for bit"}
@@ -91,13 +89,9 @@ def test_every_submission_has_its_row(view: Chromium) -> None:
 
 
 def test_a_task_has_ranks_of_its_own() -> None:
-    def row(score: float, rank: int | None = 1, division: str = "closed") -> Any:
-        scores = {"fog": (Value(score), None)}
-        return SimpleNamespace(rank=rank, entry=SimpleNamespace(division=division), row=SimpleNamespace(scores=scores))
-
-    found = [row(80, None), row(70, 3), row(70, 1), row(60, 2), row(90, 1, "open")]
-    assert places(found, "fog") == [None, 1, 1, 3, 1]
-    assert places(found, "snow") == [None] * 5
+    found = [(None, 80.0), ("closed", 70.0), ("closed", 70.0), ("closed", 60.0), ("open", 90.0)]
+    assert ranks(found) == [None, 1, 1, 3, 1]
+    assert ranks([(division, -math.inf) for division, _ in found]) == [None] * 5
 
 
 @needs_browser

@@ -123,7 +123,7 @@ def test_capturing_changes_no_later_batch(name: str) -> None:
         vit = small_vit()
         method = build_method(name, vit, num_classes=10, batch_size=8, params=needed(name))
         if method.needs_source:
-            method.prepare(iter(batches[:1]))
+            method.prepare(iter(batches[:1]), *([iter([torch.arange(8)])] if method.uses_labels else []))
         found = []
         for batch in batches:
             found.append(method.adapt(batch))

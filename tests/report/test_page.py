@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from configparser import ConfigParser
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from tta_bench.report.leaderboard import CLOSE_NOTE, Close
 from tta_bench.report.page import page
 from tta_bench.report.page.data import Errors, interval
 from tta_bench.report.rows import compare
+from tta_bench.report.runs import Outline
 from tta_bench.report.tables import accuracy_table
 from tta_bench.report.values import Value
 
@@ -134,6 +136,10 @@ def test_a_stream_over_several_tasks_has_one_curve_and_an_interval_of_its_averag
     assert method["intervals"][2][0] < 50 < method["intervals"][2][1]
 
 
+def outline(index: Any, correct: Any) -> Outline:
+    return Outline(index, np.zeros_like(index), correct)
+
+
 @pytest.mark.parametrize("tasks", [1, 5])
 def test_intervals_cover_when_all_tasks_and_seeds_show_the_same_images(tasks: int) -> None:
     """Errors that are shared must not average out: a naive interval over 5 x 3 x 200 answers covers 43 %."""
@@ -145,8 +151,8 @@ def test_intervals_cover_when_all_tasks_and_seeds_show_the_same_images(tasks: in
         for _ in range(tasks):
             own = 0.7 * hard + 0.3 * rng.random(200)
             orders = [rng.permutation(200) for _ in range(3)]
-            streams.append([(order, own[order] < 0.5) for order in orders])
-        mean = 100 * float(np.mean([correct.mean() for seeds in streams for _, correct in seeds]))
+            streams.append([outline(order, own[order] < 0.5) for order in orders])
+        mean = 100 * float(np.mean([seed.correct.mean() for seeds in streams for seed in seeds]))
         bounds = interval(Value(mean, 0.0), [Errors.of(parts) for parts in streams])
         assert bounds is not None
         covered += bounds[0] <= 50 <= bounds[1]
@@ -154,12 +160,12 @@ def test_intervals_cover_when_all_tasks_and_seeds_show_the_same_images(tasks: in
 
 
 def test_an_interval_is_never_empty_nor_outside() -> None:
-    all_right = Errors.of([(np.arange(100), np.ones(100, dtype=bool))])
+    all_right = Errors.of([outline(np.arange(100), np.ones(100, dtype=bool))])
     low, high = interval(Value(100.0), [all_right]) or (0, 0)
     assert 95 < low < 97
     assert high == pytest.approx(100)
     assert interval(Value(), [all_right]) is None
-    two_seeds = Errors.of([(np.arange(100), np.arange(100) < 50)] * 2)
+    two_seeds = Errors.of([outline(np.arange(100), np.arange(100) < 50)] * 2)
     spread, plain = interval(Value(50.0, 10.0), [two_seeds]), interval(Value(50.0, 0.0), [two_seeds])
     assert spread is not None
     assert plain is not None

@@ -90,7 +90,7 @@ def _check(
 ) -> list[Found]:
     entry, folder = submission.entry, submission.store.folder
     audit, found = verify([folder], root)
-    _take(audit, entry.division == "open", folder, review)
+    take(audit, folder, review, is_open=entry.division == "open")
     if any(problem.check == "files" for problem in review.problems):
         return found  # rules about rows need all of them
     known = {*weights, *others.weights_of(suite.name, board)}
@@ -111,8 +111,8 @@ def _check(
     return found
 
 
-def _take(audit: Audit, is_open: bool, folder: Path, review: Review) -> None:
-    """Turn what `verify` found into problems, and required points that it could not check into open ones."""
+def take(audit: Audit, folder: Path, review: Review, is_open: bool = False) -> None:
+    """Turn findings of `verify` or a rerun into problems, and required points that were not checked into open ones."""
     for finding in audit.findings:
         if finding.verdict == "fails":
             review.problems.append(_problem(finding, folder, REMEDIES[finding.check]))
@@ -123,11 +123,6 @@ def _take(audit: Audit, is_open: bool, folder: Path, review: Review) -> None:
                 review.notes.append(note)
     unknown = {finding.check for finding in audit.findings if finding.verdict == "not checked"}
     review.checked |= {finding.check for finding in audit.findings} - unknown
-
-
-def add_reruns(audit: Audit, folder: Path, review: Review) -> None:
-    """Add what running cells again has shown."""
-    _take(audit, False, folder, review)
 
 
 def _problem(finding: Finding, folder: Path, remedy: str) -> Problem:

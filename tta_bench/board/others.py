@@ -85,7 +85,7 @@ def _same(new: Submission, mine: Record, old: Submission, theirs: Record) -> boo
         return True
     if mine.scores.task_top1 != theirs.scores.task_top1:  # most rows differ here: their files need no reading
         return False
-    return np.array_equal(new.predictions(mine).prediction, old.predictions(theirs).prediction)
+    return np.array_equal(new.store.predictions(mine).prediction, old.store.predictions(theirs).prediction)
 
 
 def weights_of(suite: str, board: Sequence[Submission]) -> set[str]:

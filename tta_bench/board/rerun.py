@@ -22,7 +22,7 @@ EXACT = "bit for bit"
 def run_again(
     found: Sequence[Found], count: int, seed: int, site: Site, on_cell: Callable[[Record], None] = lambda record: None
 ) -> Audit:
-    """Run cells again that a lot draws; Source's are left out, because its reference is checked anyway."""
+    """Rerun randomly chosen cells; not those of Source, whose reference is checked anyway."""
     from tta_bench.papers.baseline import BASELINE
     from tta_bench.verify.rerun import rerun
 

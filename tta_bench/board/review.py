@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tta_bench.errors import clean
 from tta_bench.report.render import markdown, markdown_prose
 from tta_bench.report.values import Table
 
@@ -103,4 +101,4 @@ def _listed(problems: Sequence[Problem]) -> list[str]:
 
 def _safe(text: str) -> str:
     """Text in Markdown that is neither markup nor a mention; `code` stays code."""
-    return re.sub("@", "@\u200b", markdown_prose(clean(text)))
+    return markdown_prose(text).replace("@", "@\u200b")

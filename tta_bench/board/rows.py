@@ -109,7 +109,7 @@ def check_settings(entry: Entry, rows: Mapping[str, list[Record]], suite: Suite,
 
 
 def _settings_complaint(entry: Entry, label: str, record: Record, suite: Suite) -> tuple[str, str] | None:
-    """What is wrong with a row's settings, and how to mend it."""
+    """What is wrong with a row's settings, and how to fix it."""
     own, method = record.cell.own_settings, record.cell.spec.method
     ruled = {name: dict(given) for name, given in {**suite.methods, **suite.other_methods}.items()}
     rules = [given for name, given in ruled.items() if given.pop("method", name) == method]

@@ -19,7 +19,6 @@ from tta_bench.checked.annotations import Count, Name
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole, write_whole
 from tta_bench.packed.address import run_folder
-from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 
@@ -46,6 +45,18 @@ _CHOSEN = (
 )
 _SETTINGS = "The settings of each row that the suite does not name, by label; `board check` prints what is missing."
 _DIVISION = "`closed`: the suite's model, batch size and settings rule. `open`: anything, as declared."
+
+
+class _Dated:
+    """What carries a date that the calendar must have."""
+
+    date: str
+
+    def __post_init__(self) -> None:
+        try:
+            date.fromisoformat(self.date)
+        except ValueError:
+            raise ValueError(f"date: there is no {self.date}") from None
 
 
 @dataclass(frozen=True)
@@ -77,18 +88,15 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Retraction:
+class Retraction(_Dated):
     """Why a result no longer counts; its entry stays on the board."""
 
     reason: Annotated[Line, Meta(description="What was wrong.")]
     date: Annotated[Date, Meta(description="When it was retracted.")]
 
-    def __post_init__(self) -> None:
-        _check_date(self.date)
-
 
 @dataclass(frozen=True)
-class Rerun:
+class Rerun(_Dated):
     """Somebody else ran cells of this submission again."""
 
     by: Annotated[Line, Meta(description="Who ran it.")]
@@ -100,12 +108,9 @@ class Rerun:
         Meta(description="How the predictions compare; tolerance: at most 2 % of them and 0.5 points."),
     ]
 
-    def __post_init__(self) -> None:
-        _check_date(self.date)
-
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(_Dated):
     """The content of submission.yaml."""
 
     id: Annotated[Id, Meta(description=_ID)]
@@ -121,9 +126,6 @@ class Entry:
     settings: Annotated[dict[str, dict[str, Any]], Meta(description=_SETTINGS)] = field(default_factory=dict)
     retraction: Annotated[Retraction | None, Meta(description="Set when the result no longer counts.")] = None
     reruns: Annotated[tuple[Rerun, ...], Meta(description="Written by `board check --rerun N --by NAME`.")] = ()
-
-    def __post_init__(self) -> None:
-        _check_date(self.date)
 
 
 @dataclass(frozen=True)
@@ -150,10 +152,6 @@ class Submission:
     @cached_property
     def records(self) -> list[Record]:
         return self.store.records()
-
-    def predictions(self, record: Record) -> Predictions:
-        """The predictions of one of its cells, digests checked."""
-        return self.store.predictions(record)
 
 
 def read_entry(file: Path) -> Entry:
@@ -201,10 +199,3 @@ def write_entry(entry: Entry, file: Path) -> None:
         write_whole(file, f"# Keys: tta-bench board schema. How to submit: docs/board.md\n{text}".encode())
     except OSError as error:
         raise UserError(f"{file}: cannot be written ({error.strerror})") from error
-
-
-def _check_date(text: str) -> None:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"date: there is no {text}") from None

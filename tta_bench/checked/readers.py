@@ -89,9 +89,7 @@ def seeds(given: Any) -> tuple[int, ...]:
 
 def seed(given: Any) -> int:
     """A whole number that torch takes as a seed."""
-    if _whole(given, 0, 2**64) >= 2**63:
-        raise BadValue(f"expected a whole number below 2^63, got {shown(given)}")
-    return int(given)
+    return bounded(given, 0, 2**63 - 1, "below 2^63")
 
 
 def gpus(given: Any) -> tuple[int, ...]:
@@ -104,12 +102,12 @@ def gpus(given: Any) -> tuple[int, ...]:
 
 def whole(given: Any) -> int:
     """A whole number of at least 0."""
-    return _whole(given, 0)
+    return bounded(given, 0)
 
 
 def positive(given: Any) -> int:
     """A whole number of at least 1."""
-    return _whole(given, 1)
+    return bounded(given, 1)
 
 
 def ratio(given: Any) -> float:
@@ -175,12 +173,15 @@ def _listed(given: Any, words: str) -> tuple[Any, ...]:
         raise BadValue(f"expected {words}, got {shown(given)}") from None
 
 
-def _whole(given: Any, least: int, most: int = LARGEST) -> int:
+def bounded(given: Any, least: int, most: int = LARGEST, limit: str = "") -> int:
+    """A whole number in these limits; `limit` says the upper one in other words."""
     try:
         found = int(given) if isinstance(given, str) and given.isdecimal() else operator.index(given)
-    except TypeError:
-        found = -1
-    if isinstance(given, bool) or not least <= found <= most:
+    except (TypeError, ValueError):  # Python reads no more than some thousand digits
+        found = least - 1
+    if found > most:
+        raise BadValue(f"expected a whole number {limit or f'from {least} to {most:,}'}, got {shown(given)}")
+    if isinstance(given, bool) or found < least:
         raise BadValue(f"expected a whole number of at least {least}, got {shown(given)}")
     return found
 

@@ -107,7 +107,7 @@ def _show(review: Review, console: Console) -> None:
 
 
 def _rerun(args: argparse.Namespace, review: Review, found: list[Found], console: Console) -> None:
-    from tta_bench.board.check import add_reruns
+    from tta_bench.board.check import take
     from tta_bench.board.rerun import note_rerun, run_again
     from tta_bench.board.submission import read_submission
     from tta_bench.measure.environment import device_name, pick_device
@@ -116,7 +116,7 @@ def _rerun(args: argparse.Namespace, review: Review, found: list[Found], console
     console.print(f"Running {args.rerun} cells again, chosen with --seed {args.seed}")
     site = Site(data_root=args.data_root, device=args.device)
     audit = run_again(found, args.rerun, args.seed, site)
-    add_reruns(audit, found[0][1].folder, review)
+    take(audit, found[0][1].folder, review)
     if args.by:
         device = pick_device(found[0][0].cell.found.device if args.device == "auto" else args.device)
         made = note_rerun(read_submission(args.submission), audit, args.by, device_name(device))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tta_bench.checked.readers import bounded
 from tta_bench.cli import options
 
 LINES = 50  # of a log; every epoch of a short training
@@ -128,6 +129,4 @@ def _train_prompts(args: argparse.Namespace) -> int:
 
 def epochs(text: str) -> int:
     """A number of epochs; above a million it is a typing mistake."""
-    if options.positive(text) > 1_000_000:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1,000,000, got '{text}'")
-    return int(text)
+    return bounded(text, 1, 1_000_000)

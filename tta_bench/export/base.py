@@ -63,15 +63,10 @@ def export_runs(
         out.mkdir(parents=True, exist_ok=True)
         target.write(content, out.absolute())
     except BaseException as error:
-        _clear(out, keep=was_there)
+        shutil.rmtree(out, ignore_errors=True)
+        if was_there:
+            out.mkdir(exist_ok=True)
         if isinstance(error, OSError):
             raise UserError(f"--out {out}: cannot be written ({error.strerror or error})") from error
         raise
     return content
-
-
-def _clear(out: Path, *, keep: bool) -> None:
-    """Remove what an export that failed has written."""
-    shutil.rmtree(out, ignore_errors=True)
-    if keep:
-        out.mkdir(exist_ok=True)

@@ -45,6 +45,15 @@ class Run:
     reason: str  # of a failure
     finished: float  # seconds since 1970; 0 if unknown
 
+    @property
+    def steps(self) -> dict[int, dict[str, float]]:
+        """The values of all curves by the images seen so far, in order."""
+        found: dict[int, dict[str, float]] = {}
+        for name, points in self.curves.items():
+            for images, value in points:
+                found.setdefault(images, {})[name] = value
+        return dict(sorted(found.items()))
+
 
 @dataclass(frozen=True)
 class Content:

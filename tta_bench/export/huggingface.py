@@ -60,11 +60,9 @@ def card(content: Content, files: tuple[str, ...]) -> str:
 def _curves(content: Content) -> pd.DataFrame:
     import pandas as pd
 
-    lines: dict[tuple[str, int], dict[str, object]] = {}
+    lines: list[dict[str, object]] = []
     for run in content.runs:
         own = {"suite": run.suite, "stream": run.stream, "seed": run.seed, "method": run.method, "cell": run.key}
-        for name, points in run.curves.items():
-            for images, value in points:
-                lines.setdefault((run.key, images), {**own, "images": images})[name] = value
-    made: pd.DataFrame = pd.DataFrame(list(lines.values()))
+        lines += [{**own, "images": images, **values} for images, values in run.steps.items()]
+    made: pd.DataFrame = pd.DataFrame(lines)
     return made

@@ -50,7 +50,7 @@ def _log(client: Any, experiment: str, run: Run) -> None:
     made = client.create_run(experiment, start_time=moment, tags=tags, run_name=run.name).info.run_id
     given = {**run.conditions, **{f"settings.{key}": value for key, value in run.settings.items()}}
     client.log_batch(made, params=[Param(_name(key), str(value)) for key, value in given.items()])
-    last = max((points[-1][0] for points in run.curves.values() if points), default=0)
+    last = max(run.steps, default=0)
     metrics = [Metric(_name(key), value, moment, last) for key, value in run.numbers.items()]
     for key, points in run.curves.items():
         metrics += [Metric(_name(key), value, moment, images) for images, value in points]

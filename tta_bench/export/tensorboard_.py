@@ -33,7 +33,7 @@ def _events(run: Run) -> list[Any]:
 
     plain = {key: _plain(value) for key, value in {**run.conditions, **run.settings, "method": run.method}.items()}
     found = [Event(wall_time=run.finished, summary=summary_v2.hparams_pb(plain, trial_id=run.key))]
-    last = max((points[-1][0] for points in run.curves.values() if points), default=0)
+    last = max(run.steps, default=0)
     series = {**run.curves, **{f"summary/{key}": ((last, value),) for key, value in run.numbers.items()}}
     for tag, points in series.items():
         for images, value in points:

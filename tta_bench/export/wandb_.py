@@ -33,8 +33,8 @@ class Wandb(Exporter):
             with wandb.init(project=run.suite, **_identity(run), **shared) as made:
                 for name in run.curves:
                     made.define_metric(name, step_metric="images")
-                for values in _steps(run):
-                    made.log(values)
+                for images, values in run.steps.items():
+                    made.log({"images": images, **values})
                 made.summary.update(dict(run.numbers))
         with wandb.init(project=content.runs[0].suite, name="tables", job_type="tables", **shared) as made:
             for name, table in content.tables.items():
@@ -47,12 +47,3 @@ def _identity(run: Run) -> dict[str, Any]:
     config = {**run.conditions, "method": run.method, "settings": dict(run.settings)}
     failed = {} if run.is_done else {"tags": ["failed"], "notes": run.reason}
     return {"id": run.key, "name": run.name, "group": run.method, "job_type": run.stream, "config": config, **failed}
-
-
-def _steps(run: Run) -> list[dict[str, float]]:
-    """All curves, batch by batch: W&B takes one dictionary per step."""
-    found: dict[int, dict[str, float]] = {}
-    for name, points in run.curves.items():
-        for images, value in points:
-            found.setdefault(images, {"images": images})[name] = value
-    return [found[images] for images in sorted(found)]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.notes import Level, Note
@@ -18,7 +19,7 @@ from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
 from tta_bench.report.comparable import table_of
 from tta_bench.report.current import recency
-from tta_bench.report.rows import Comparison, by_table, compare
+from tta_bench.report.rows import Comparison, by_table, compare, counted
 
 Filter = tuple[str, str]  # a key of KEYS and a value, as in ("limit", "64")
 
@@ -37,33 +38,12 @@ KEYS: dict[str, Callable[[Record], tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Records that may share a table, as far as a command line can tell them apart."""
 
-    scenario: str
+    filters: dict[str, str]  # the `--where` that shows this group
     limit: int | None
-    batch_size: int
-    device: str
-    stream_speed: str
-    severity: str  # where a suite has several; else empty
     records: tuple[Record, ...]
-
-    @property
-    def filters(self) -> dict[str, str]:
-        """The `--where` that shows this group."""
-        return {
-            "scenario": self.scenario,
-            "limit": _limit(self.limit),
-            "batch_size": str(self.batch_size),
-            "device": self.device,
-            "stream_speed": self.stream_speed,
-            **({"severity": self.severity} if self.severity else {}),
-        }
-
-    @property
-    def newest(self) -> str:
-        return max(map(recency, self.records))
 
 
 def parse(text: str) -> Filter:
@@ -121,12 +101,17 @@ def groups(records: Sequence[Record]) -> list[Group]:
     A task with fewer images than a limit is whole under that limit, so its records may be in several groups.
     """
     alike: dict[tuple[str, int, str, str, str], list[Record]] = defaultdict(list)
-    severity = _severities(records)
+    levels: dict[str, set[str]] = defaultdict(set)
     for record in records:
-        key = (*record.cell.conditions.table, severity(record))
+        levels[record.cell.spec.suite].add(_severity(record))
+    for record in records:
+        level = _severity(record) if len(levels[record.cell.spec.suite]) > 1 else ""  # several, as in a sweep
+        key = (*record.cell.conditions.table, level)
         alike[key].append(record)
     found = []
     for (scenario, batch_size, device, speed, level), those in alike.items():
+        table = {"batch_size": str(batch_size), "device": device, "stream_speed": speed}
+        table |= {"severity": level} if level else {}
         by_limit: dict[int | None, list[Record]] = defaultdict(list)
         for record, limits in zip(those, _limits(those), strict=True):
             for limit in limits:
@@ -135,22 +120,14 @@ def groups(records: Sequence[Record]) -> list[Group]:
         if any(limit is not None and whole <= {id(record) for record in part} for limit, part in by_limit.items()):
             by_limit.pop(None, None)  # only tasks too short to be cut: they belong to a run with --limit
         found += [
-            Group(scenario, limit, batch_size, device, speed, level, tuple(part)) for limit, part in by_limit.items()
+            Group({"scenario": scenario, "limit": _limit(limit), **table}, limit, tuple(part))
+            for limit, part in by_limit.items()
         ]
     return found
 
 
-def _severities(records: Sequence[Record]) -> Callable[[Record], str]:
-    """The severity of a record if its suite has several, as a sweep has; else nothing."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for record in records:
-        found[record.cell.spec.suite].add(str(record.cell.spec.data.get("severity", "")))
-
-    def severity(record: Record) -> str:
-        spec = record.cell.spec
-        return str(spec.data.get("severity", "")) if len(found[spec.suite]) > 1 else ""
-
-    return severity
+def _severity(record: Record) -> str:
+    return str(record.cell.spec.data.get("severity", ""))
 
 
 def _limits(records: Sequence[Record]) -> list[tuple[int | None, ...]]:
@@ -173,7 +150,7 @@ def _limits(records: Sequence[Record]) -> list[tuple[int | None, ...]]:
 
 def _one_group(records: Sequence[Record]) -> Comparison:
     found = groups(records)
-    chosen = max(found, key=lambda group: (group.limit is None, group.newest))
+    chosen = max(found, key=lambda group: (group.limit is None, max(map(recency, group.records))))
     made = compare(chosen.records)
     shown = {id(record) for record in chosen.records}
     notes = [_note(group, chosen, sum(id(record) not in shown for record in group.records)) for group in found]
@@ -188,7 +165,7 @@ def _note(other: Group, chosen: Group, count: int) -> Note | None:
         return None
     named = ", ".join(f"{key}={value}" for key, value in _differing(other, chosen).items())
     ask = _ask(other, chosen)
-    return Note(Level.LEFT_OUT, f"{count} record{'s'[: count > 1]} with {named}; show them with `{ask}`.")
+    return Note(Level.LEFT_OUT, f"{counted(count, 'record')} with {named}; show them with `{ask}`.")
 
 
 def _ask(other: Group, chosen: Group) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.report.values import NONE, Value
 
@@ -50,12 +49,11 @@ class Context:
 
     @cached_property
     def source(self) -> Row | None:
-        return next((row for row in self.comparison.rows if row.first.cell.spec.method == BASELINE), None)
+        return next((row for row in self.comparison.rows if row.is_source), None)
 
     @cached_property
     def source_times(self) -> list[Record]:
-        labels = [row.label for row in self.comparison.rows if row.first.cell.spec.method == BASELINE]
-        return [record for label in labels for record in self.timed.get(label, [])]
+        return [r for row in self.comparison.rows if row.is_source for r in self.timed.get(row.label, [])]
 
     @cached_property
     def memory(self) -> dict[Any, Any]:
@@ -81,6 +79,11 @@ class Column:
     @property
     def title(self) -> str:
         return self.name or self.key
+
+    @property
+    def head(self) -> str:
+        """What heads it beside accuracies."""
+        return self.short or self.title
 
     def of_line(self, line: Line) -> Any:
         """The fact or number of a record; a failed one has no numbers."""

@@ -63,7 +63,7 @@ def _check(rule: Rule, records: Sequence[Record]) -> None:
 
 
 def _refuse(rule: Rule, records: Sequence[Record]) -> None:
-    """Say who differs, and how to run the fewer and older of them again."""
+    """Say who differs, and how to rerun the minority."""
     found: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         value = rule.value(record.cell.conditions)

@@ -13,7 +13,7 @@ from tta_bench.notes import Note, info, warning
 from tta_bench.records.conditions import StreamKey, TimeConditions
 from tta_bench.records.record import Record
 from tta_bench.report.column import Context
-from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.rows import Comparison, Row, counted
 
 IMAGES = 50_000  # of ImageNet's validation set, and of most published time tables
 MIXED = "Times were measured under different conditions"
@@ -64,7 +64,7 @@ def _machine(one: TimeConditions, among: Collection[TimeConditions]) -> str:
     return ", ".join(
         [
             one.device_name,
-            f"{one.threads} thread{'s'[: one.threads != 1]}",
+            counted(one.threads, "thread"),
             *([f"torch {one.torch}"] if len(torches) > 1 else []),
             *([f"GOMP_SPINCOUNT {one.spin_count or 'not set'}"] if len(spins) > 1 else []),
             *(["shared with other jobs"] if one.shared else []),
@@ -84,7 +84,7 @@ def _left_out(comparison: Comparison, timed: Comparison) -> list[Note]:
                 cells[r.time_conditions].append(name)
     return [
         info(
-            f"Left out of times, {len(names)} cell{'s'[: len(names) != 1]} measured on {_machine(one, found)}: "
+            f"Left out of times, {counted(len(names), 'cell')} measured on {_machine(one, found)}: "
             f"{some(names, separator='; ')}."
         )
         for one, names in sorted(cells.items())
@@ -103,7 +103,7 @@ def _steady_note(comparison: Comparison) -> str:
 def slow_first_batch(record: Record) -> float | None:
     """How many times the median of the others a stream's first batch took, if that is far more; else None.
 
-    A compiler, a cache that fills or work that a method puts off until the clock is not looked at: ms/image hides it.
+    ms/image hides a compiler, a cache that fills, or work deferred outside the timed batches.
     """
     first, *others = [seconds for seconds in record.measured.batch_seconds if seconds] or [0.0]  # 0: only predicted
     usual = statistics.median(others) if others else math.inf
@@ -122,11 +122,6 @@ def _slow_note(comparison: Comparison) -> list[Note]:
             found.append(f"{row.label} {seconds:.1f} s on {worst.cell.name}, {max(times):.0f} times")
     text = f"first batch far slower than the others, and left out of ms/image: {'; '.join(found)} their median."
     return [warning(text)] if found else []
-
-
-def seconds_per_seed(records: Sequence[Record]) -> float:
-    seeds = {record.cell.spec.seed for record in records}
-    return sum(record.measured.seconds["adapt"] for record in records) / len(seeds)
 
 
 def steady_ms(records: Sequence[Record]) -> float:
@@ -157,7 +152,8 @@ def extrapolated(comparison: Comparison, images: int = IMAGES) -> list[Note]:
 def seconds_of(row: Row, context: Context) -> float | None:
     """Seconds per seed, if all of a row's streams were timed: not of some alone."""
     timed = context.timed.get(row.label, [])
-    return seconds_per_seed(timed) if len(timed) == len(row.done) else None
+    seeds = {record.cell.spec.seed for record in timed}
+    return sum(r.measured.seconds["adapt"] for r in timed) / len(seeds) if len(timed) == len(row.done) else None
 
 
 def steady_of(row: Row, context: Context) -> float | None:

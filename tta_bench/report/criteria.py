@@ -23,17 +23,12 @@ ACCURACY = "accuracy"
 
 @dataclass(frozen=True)
 class Criterion:
-    about: str
-    paper: str
+    about: str  # with the papers that propose it
     score: Callable[[Predictions], float]
 
 
 def _entropy(found: Predictions) -> float:
     return -float(found.entropy.mean())
-
-
-def _confidence(found: Predictions) -> float:
-    return float(found.confidence.mean())
 
 
 def _information(found: Predictions) -> float:
@@ -43,14 +38,17 @@ def _information(found: Predictions) -> float:
 
 
 CRITERIA = {
-    ACCURACY: Criterion("held-out accuracy; needs labels", "", lambda found: float(found.correct.mean())),
+    ACCURACY: Criterion("held-out accuracy; needs labels", lambda found: float(found.correct.mean())),
     "entropy": Criterion(
-        "lowest mean entropy of predictions", "Morerio et al., ICLR 2018; Cygert et al., 2024", _entropy
+        "lowest mean entropy of predictions (Morerio et al., ICLR 2018; Cygert et al., 2024)", _entropy
     ),
-    "confidence": Criterion("highest mean confidence", "Guillory et al., ICCV 2021 (average confidence)", _confidence),
+    "confidence": Criterion(
+        "highest mean confidence (Guillory et al., ICCV 2021 (average confidence))",
+        lambda found: float(found.confidence.mean()),
+    ),
     "information": Criterion(
-        "highest entropy of the predicted classes less mean entropy: sure of each, and of all classes",
-        "Krause et al., NIPS 2010; Shi and Sha, ICML 2012; here with counts of predicted classes for the marginal",
+        "highest entropy of the predicted classes less mean entropy: sure of each, and of all classes (Krause et al., "
+        "NIPS 2010; Shi and Sha, ICML 2012; here with counts of predicted classes for the marginal)",
         _information,
     ),
 }
@@ -79,9 +77,6 @@ def choice_table(comparison: Comparison, runs: Runs) -> Table:
         value = average(row, comparison.tasks)
         lost = average(best, comparison.tasks).mean - value.mean
         rows.append((name, (Value(word=row.label), value, Value(lost, digits=1))))
-    notes = tuple(
-        info(f"{name}: {one.about}{f' ({one.paper})' if one.paper else ''}.") for name, one in CRITERIA.items()
-    )
-    return Table(
-        f"{comparison.suite}: settings by criterion", ("chooses", "Avg.", "points lost"), tuple(rows), notes, "by"
-    )
+    notes = tuple(info(f"{name}: {one.about}.") for name, one in CRITERIA.items())
+    columns = ("chooses", "Avg.", "points lost")
+    return Table(f"{comparison.suite}: settings by criterion", columns, tuple(rows), notes, "by")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +12,7 @@ from tta_bench.notes import Note, info, warning
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 from tta_bench.report import names
+from tta_bench.report.costs import paired
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
 from tta_bench.report.stats import Blocks, Estimate, Stream, by_task, estimate, holm, images_won, mcnemar
@@ -81,7 +81,7 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
     a, b = first.label, second.label
     if a == b:
         raise UserError(f"--a and --b are both '{a}': name two rows")
-    found = [(one, other, _stream(one, other, runs)) for one, other in pairs(first, second)]
+    found = [(one, other, _stream(one, other, runs)) for one, other in paired(first.done, second.done)]
     if not found:
         raise UserError(f"'{a}' and '{b}' have no samples in common: run them on the same tasks and seeds")
     blocks = [Blocks(stream) for _, _, stream in found]
@@ -105,12 +105,6 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
     order = {name: i for i, name in enumerate(comparison.tasks)}
     done.sort(key=lambda task: order.get(task.task, len(order)))
     return Difference(a, b, tuple(done), estimate(blocks), tuple(_notes(comparison, first, second, len(found))))
-
-
-def pairs(first: Row, second: Row) -> list[tuple[Record, Record]]:
-    """Finished records of two rows on the same streams."""
-    there = {record.cell.conditions.stream: record for record in second.done}
-    return [(one, there[stream]) for one in first.done if (stream := one.cell.conditions.stream) in there]
 
 
 def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: NDArray[np.int32]) -> Stream:
@@ -155,8 +149,9 @@ def table(found: Difference, suite: str) -> Table:
         )
         for name, task in zip(shown, found.tasks, strict=True)
     ]
-    mean: Callable[[str], float] = lambda name: 100 * float(np.mean([getattr(t, name) for t in found.tasks]))  # noqa: E731
-    rows.append(("Avg.", (Value(mean("a")), Value(mean("b")), *_interval(found.overall), *[Value()] * 5)))
+    sides = [task.a for task in found.tasks], [task.b for task in found.tasks]
+    means = [Value(100 * float(np.mean(side))) for side in sides]
+    rows.append(("Avg.", (*means, *_interval(found.overall), *[Value()] * 5)))
     columns = (found.a, found.b, "difference", "95 % low", "high", "only a", "only b", "McNemar p", "Holm p", "b is")
     return Table(
         f"{suite}: {found.b} (b) against {found.a} (a), accuracy (%)",

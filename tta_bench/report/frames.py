@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Cell = tuple[str, Record]  # a record and its row's label
 
 WHOLE_NUMBERS = ("severity", "images", "resets", "limit", "threads")  # where one may be missing, pandas makes them 5.0
+WHO = ("suite", "scenario", "task", "seed", "method", "cell")  # columns of `frame` that `predictions` has, too
 # Columns of an image, and what `Predictions` calls them: a frame's own `index` is another.
 IMAGE = {
     "image": "index",
@@ -105,7 +106,8 @@ def predictions_frame(cells: Sequence[Cell], runs: Runs) -> pd.DataFrame | None:
         return None
     found = [runs.predictions(record.cell) for _, record in cells]
     lengths = [len(one.index) for one in found]
-    who = pd.DataFrame([_who(label, record) for label, record in cells])
+    lines = [line(label, record.cell.spec.tasks[0], record) for label, record in cells]
+    who = pd.DataFrame(lines, columns=list(WHO))
     who = who.astype(dict.fromkeys(who.columns.drop("seed"), "category"))  # millions of images share few words
     sizes = [record.cell.spec.batch_size for _, record in cells]
     batches = [np.arange(length) // size for length, size in zip(lengths, sizes, strict=True)]
@@ -155,15 +157,3 @@ def line(label: str, task: str, record: Record, columns: Sequence[Column] = ()) 
     """One row of `frame`; `columns` are those of metrics."""
     there = Line(label, task, record)
     return {column.key: column.of_line(there) for column in at("frame", (*COLUMNS, *columns))}
-
-
-def _who(label: str, record: Record) -> dict[str, Any]:
-    cell = record.cell
-    return {
-        "suite": cell.spec.suite,
-        "scenario": cell.conditions.scenario,
-        "task": None,
-        "seed": cell.spec.seed,
-        "method": label,
-        "cell": cell.slug,
-    }

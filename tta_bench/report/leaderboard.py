@@ -10,14 +10,14 @@ from tta_bench.errors import UserError
 from tta_bench.notes import Note, info
 from tta_bench.records.conditions import StreamKey
 from tta_bench.records.record import Record
-from tta_bench.report.column import Column, Context, Line, entries
+from tta_bench.report.column import Context, Line, entries
 from tta_bench.report.columns import columns_at
 from tta_bench.report.differences import make_stream
 from tta_bench.report.render import csv_lines
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
 from tta_bench.report.stats import Blocks, estimate, holm
-from tta_bench.report.tables import average, scoring_columns, scoring_note, titles
+from tta_bench.report.tables import average, scoring_columns, scoring_note
 from tta_bench.report.values import NONE, Table, Value
 
 ALPHA = 0.05
@@ -29,17 +29,14 @@ def tidy_csv(comparison: Comparison) -> str:
     order = {task: place for place, task in enumerate(comparison.tasks)}
     columns = columns_at("csv", comparison)
     lines = [
-        (row.label, order[task], record.cell.spec.seed, _texts(columns, Line(row.label, task, record)))
+        ((row.label, order[task], record.cell.spec.seed), Line(row.label, task, record))
         for row in comparison.rows
         for record in row.records
         for task in record.cell.spec.tasks
     ]
-    keys = [column.key for column in columns]
-    return csv_lines([keys, *(line for *_, line in sorted(lines, key=lambda line: line[:3]))])
-
-
-def _texts(columns: Sequence[Column], line: Line) -> list[str]:
-    return [column.text(column.of_line(line)) for column in columns]
+    lines.sort(key=lambda pair: pair[0])
+    texts = [[column.text(column.of_line(line)) for column in columns] for _, line in lines]
+    return csv_lines([[column.key for column in columns], *texts])
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ NO_MARKS = Close()
 
 def close_to_best(comparison: Comparison, runs: Runs) -> Close:
     """Which rows are not distinguishable from the best; without predictions a note says why that is not known."""
-    scored = _ranked(comparison)[1]
+    scored = [row for row, value in _ranked(comparison) if value.is_number]
     if len(scored) < 2:
         return Close()
     best, *others = scored
@@ -68,26 +65,23 @@ def close_to_best(comparison: Comparison, runs: Runs) -> Close:
         return Close(notes=(info(f"Which rows are not distinguishable from the best is not known: {error}"),))
 
 
-def _ranked(comparison: Comparison) -> tuple[list[Row], list[Row]]:
-    """Rows by their average, best first: all rows, and those that have an average."""
-    averages = {row.label: average(row, comparison.tasks).rank for row in comparison.rows}
-    ranked = sorted(comparison.rows, key=lambda row: (-averages[row.label], row.label))
-    return ranked, [row for row in ranked if averages[row.label] > float("-inf")]
+def _ranked(comparison: Comparison) -> list[tuple[Row, Value]]:
+    """Rows with their averages, best first."""
+    found = [(row, average(row, comparison.tasks)) for row in comparison.rows]
+    return sorted(found, key=lambda pair: (-pair[1].rank, pair[0].label))
 
 
 def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
     """Rows by their average, best first; those not distinguishable from the best are marked."""
-    averages = {row.label: average(row, comparison.tasks) for row in comparison.rows}
-    ranked, scored = _ranked(comparison)
+    ranked = _ranked(comparison)
     more, context = [*scoring_columns(comparison), *columns_at("ranking", comparison)], Context(comparison)
     about = info(f"Average over {len(comparison.tasks)} tasks. {scoring_note(comparison)}")
     rows = []
-    for row in ranked:
-        value = averages[row.label]
-        place = 1 + sum(averages[other.label].rank > value.rank for other in scored)
-        rank = f"{place}{'≈' if row.label in close.labels else ''}" if row in scored else NONE
+    for row, value in ranked:
+        place = 1 + sum(other.rank > value.rank for _, other in ranked)
+        rank = f"{place}{'≈' if row.label in close.labels else ''}" if value.is_number else NONE
         rows.append((row.label, (Value(word=rank), value, *entries(more, row, context))))
-    columns = ("rank", "Avg.", *titles(more))
+    columns = ("rank", "Avg.", *(column.head for column in more))
     return Table(f"{comparison.suite}: leaderboard", columns, tuple(rows), (*comparison.notes, about, *close.notes))
 
 

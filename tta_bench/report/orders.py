@@ -24,7 +24,7 @@ def over(function: Callable[[Iterable[float]], float]) -> Callable[[Row, Context
     """A number of a row's averages in all orders; none if one is missing, for that may be the worst."""
 
     def found(row: Row, context: Context) -> float | None:
-        own = _by_seed(row, context.comparison)
+        own = _averages(row, context.comparison)
         return function(list(own.values())) if len(own) == count(context.comparison) else None
 
     return found
@@ -34,27 +34,32 @@ worst = over(min)
 
 
 def worst_seed(row: Row, context: Context) -> str | None:
-    own = _by_seed(row, context.comparison)
+    own = _averages(row, context.comparison)
     return str(min(own, key=lambda seed: own[seed])) if len(own) == count(context.comparison) else None
 
 
 def below_source(row: Row, context: Context) -> str | None:
     """In how many orders a row is below Source; marked if its worst order is one of them."""
-    own, lowest = _by_seed(row, context.comparison), worst_seed(row, context)
-    source = _by_seed(context.source, context.comparison) if context.source else {}
+    own, lowest = _averages(row, context.comparison), worst_seed(row, context)
+    source = _averages(context.source, context.comparison) if context.source else {}
     if lowest is None or own == source or not source:
         return None if lowest is None else NONE
     below = [seed for seed in own if seed in source and own[seed] < source[seed]]
     return f"{len(below)}/{len(own)}{' ⚠' if int(lowest) in below else ''}"
 
 
-def _by_seed(row: Row, comparison: Comparison) -> dict[int, float]:
-    """The average over tasks in percent for each seed that has all tasks."""
-    found: dict[int, dict[str, float]] = {}
+def by_seed(row: Row) -> dict[int, dict[str, float]]:
+    """The accuracies of each seed's finished tasks, as fractions."""
+    found: dict[int, dict[str, float]] = {record.cell.spec.seed: {} for record in row.records}
     for record in row.done:
-        found.setdefault(record.cell.spec.seed, {}).update(record.scores.task_top1)
+        found[record.cell.spec.seed] |= record.scores.task_top1
+    return found
+
+
+def _averages(row: Row, comparison: Comparison) -> dict[int, float]:
+    """The average over tasks in percent for each seed that has all tasks."""
     return {
         seed: 100 * statistics.fmean(scores.values())
-        for seed, scores in sorted(found.items())
+        for seed, scores in sorted(by_seed(row).items())
         if len(scores) == len(comparison.tasks)
     }

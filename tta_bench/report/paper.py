@@ -12,7 +12,7 @@ from tta_bench.report.minutes import minutes_table
 from tta_bench.report.paper_conditions import Reasons, paper_of, paper_row, table_for, why_not
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.tables import average, over_seeds
-from tta_bench.report.values import Table, Value
+from tta_bench.report.values import Table, TableRow, Value
 
 
 def paper_table(comparison: Comparison, name: str = "") -> Table | None:
@@ -43,7 +43,7 @@ def no_table(comparison: Comparison, name: str) -> str:
 def _by_task(comparison: Comparison, paper: Paper, table: PaperTable, matched: dict[str, str]) -> Table:
     """Three lines per method: measured, the paper's, and measured less the paper's."""
     reasons = Reasons()
-    rows: list[tuple[str, tuple[Value, ...]]] = []
+    rows: list[TableRow] = []
     missing = len(set(table.tasks) - set(comparison.tasks))
     for row in _of(comparison, matched):
         entries = [table.accuracies.get((matched[row.label], task)) for task in (*comparison.tasks, AVERAGE)]

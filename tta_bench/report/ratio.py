@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tta_bench.data.seeding import seed_of
 from tta_bench.measure.ratio import Ratio, small_sample_factor
 from tta_bench.records.record import Record
-from tta_bench.report.autocorrelation import block_length
+from tta_bench.report.autocorrelation import block_length, block_sums
 
 REPLICATES = 2000
 TAIL = 0.025
@@ -59,8 +59,7 @@ def _draw(times: Floats, rng: np.random.Generator) -> Floats:
     """The sums of both over blocks drawn again, the same blocks for both: [2, replicates]."""
     n = times.shape[1]
     length = block_length(n)
-    ring = np.cumsum(np.concatenate([np.zeros((2, 1)), times, times[:, : length - 1]], axis=1), axis=1)
-    sums = ring[:, length:] - ring[:, :-length]
+    sums = np.stack([block_sums(own, length) for own in times])
     chosen = rng.integers(n, size=(REPLICATES, round(n / length)))
     drawn: Floats = sums[:, chosen].sum(2) * (n / (length * chosen.shape[1]))
     return drawn

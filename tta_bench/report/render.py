@@ -67,10 +67,7 @@ def markdown(table: Table) -> str:
         bold = [f"**{text}**" if value.best else text for text, value in zip(texts, values, strict=True)]
         cells.append([markdown_text(label), *bold])
     width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    lines = [
-        "| " + " | ".join(_pad(cell, w, i == 0) for i, (cell, w) in enumerate(zip(row, width, strict=True))) + " |"
-        for row in cells
-    ]
+    lines = [f"| {' | '.join([row[0].ljust(width[0]), *map(str.rjust, row[1:], width[1:])])} |" for row in cells]
     rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(width)) + "|"
     notes = [f"- {markdown_prose(str(note))}" for note in table.notes]
     return "\n".join([f"### {markdown_text(table.title)}", "", lines[0], rule, *lines[1:], "", *notes, ""])
@@ -146,7 +143,3 @@ def _styled(value: Value) -> Text:
 def _turned(table: Table) -> Table:
     rows = tuple((name, tuple(values[i] for _, values in table.rows)) for i, name in enumerate(table.columns))
     return replace(table, columns=tuple(label for label, _ in table.rows), rows=rows, head="")
-
-
-def _pad(text: str, width: int, left: bool) -> str:
-    return text.ljust(width) if left else text.rjust(width)

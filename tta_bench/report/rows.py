@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
 from tta_bench.notes import Level, Note, info, warning
-from tta_bench.papers.baseline import own_table
+from tta_bench.papers.baseline import BASELINE, own_table
 from tta_bench.records.cell import Cell, unequal_parts
 from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
@@ -33,6 +33,10 @@ class Row:
     def first(self) -> Record:
         """The record that represents the row: the first finished one, if there is any."""
         return self.done[0] if self.done else self.records[0]
+
+    @property
+    def is_source(self) -> bool:
+        return self.first.cell.spec.method == BASELINE
 
     @cached_property
     def done(self) -> list[Record]:
@@ -118,9 +122,8 @@ def _current(records: list[Record]) -> tuple[list[Record], list[Note]]:
     notes = []
     whole = [record for record in records if not record.cell.spec.data.get("allow_partial")]
     if whole and len(whole) < len(records):
-        notes.append(
-            info(f"Skipped {_count(len(records) - len(whole))} on a part of the published data (allow_partial).")
-        )
+        skipped = counted(len(records) - len(whole), "record")
+        notes.append(info(f"Skipped {skipped} on a part of the published data (allow_partial)."))
     records = whole or records
     rows = [_identity(record.cell) for record in records]
     places = [(row, *_place(record.cell)) for row, record in zip(rows, records, strict=True)]
@@ -132,12 +135,13 @@ def _current(records: list[Record]) -> tuple[list[Record], list[Note]]:
         if _method_code(record.cell) == method[row] and _data_code(record.cell) == data[place]
     ]
     if len(kept) < len(records):
-        notes.append(info(f"Skipped {_count(len(records) - len(kept))}: code or data changed since they were made."))
+        skipped = counted(len(records) - len(kept), "record")
+        notes.append(info(f"Skipped {skipped}: code or data changed since they were made."))
     return kept, notes
 
 
-def _count(records: int) -> str:
-    return f"{records} record" if records == 1 else f"{records} records"
+def counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _winners(
@@ -240,5 +244,5 @@ def _versions(rows: Sequence[Row]) -> list[Note]:
 
 def _clocks(records: Sequence[Record]) -> list[Note]:
     ahead = sum(is_ahead(record) for record in records)
-    text = f"{_count(ahead)} finished in the future: the clock of that machine was wrong."
+    text = f"{counted(ahead, 'record')} finished in the future: the clock of that machine was wrong."
     return [warning(text)] if ahead else []

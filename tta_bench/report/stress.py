@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tta_bench.measure.collapse import WINDOW, collapsed_at
 from tta_bench.notes import Note, info, warning
-from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.record import Record
 from tta_bench.report.column import Context
+from tta_bench.report.costs import paired
 from tta_bench.report.metrics import OWN, by_class
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
@@ -35,10 +35,10 @@ class Collapse(NamedTuple):
 
 def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
     """Where a row collapsed; needs Source on the same streams."""
-    if row.first.cell.spec.method == BASELINE:
+    if row.is_source:
         return []
     found = []
-    for record, source in _with_source(row.done, comparison):
+    for record, source in _with_source(row, comparison):
         if collapsed_at(runs.ending(record.cell), runs.ending(source.cell), WINDOW) is None:
             continue
         own, base = runs.predictions(record.cell).prediction, runs.predictions(source.cell).prediction
@@ -104,7 +104,7 @@ def worst_class(row: Row, context: Context) -> str:
 
 def collapsed(row: Row, context: Context) -> str:
     """On how many of its streams a row collapsed; nothing without Source to compare with."""
-    if row.first.cell.spec.method == BASELINE or not any(_with_source(row.done, context.comparison)):
+    if row.is_source or not _with_source(row, context.comparison):
         return NONE
     return f"{len(collapses(row, context.comparison, context.runs))}/{len(row.done)}"
 
@@ -121,9 +121,5 @@ def _measures(record: Record, context: Context) -> dict[str, float]:
     return measures
 
 
-def _with_source(records: Sequence[Record], comparison: Comparison) -> Iterator[tuple[Record, Record]]:
-    rows = (row for row in comparison.rows if row.first.cell.spec.method == BASELINE)
-    source = {record.cell.found.stream: record for row in rows for record in row.done}
-    for record in records:
-        if record.cell.found.stream in source:
-            yield record, source[record.cell.found.stream]
+def _with_source(row: Row, comparison: Comparison) -> list[tuple[Record, Record]]:
+    return paired(row.done, [record for other in comparison.rows if other.is_source for record in other.done])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tta_bench.papers.baseline import BASELINE
-from tta_bench.report.costs import paired, times_other, with_comparable_times
+from tta_bench.report.column import Context
+from tta_bench.report.costs import paired, times_other
 from tta_bench.report.differences import BETTER, WORSE, Difference, difference
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
@@ -15,7 +15,7 @@ MOST = 3  # losses that are named one by one
 
 def summary(comparison: Comparison, runs: Runs) -> list[str]:
     """Who beats Source and how sure that is, who falls below it and where, and what it costs; empty without Source."""
-    base = next((row for row in comparison.rows if row.first.cell.spec.method == BASELINE and row.done), None)
+    base = next((row for row in comparison.rows if row.is_source and row.done), None)
     others = [row for row in comparison.rows if row is not base and row.done and base and paired(row.done, base.done)]
     if base is None or not others:
         return []
@@ -53,7 +53,7 @@ def _losses(found: Sequence[Difference], base: str) -> str:
 
 
 def _costs(others: Sequence[Row], base: Row, comparison: Comparison) -> str:
-    timed = {row.label: row.done for row in with_comparable_times(comparison).rows}
+    timed = Context(comparison).timed
     ratios = [(times_other(paired(timed.get(r.label, []), timed.get(base.label, []))), r.label) for r in others]
     known = sorted((ratio, label) for ratio, label in ratios if ratio is not None)
     if not known:

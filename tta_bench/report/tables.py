@@ -47,11 +47,6 @@ def scoring_columns(comparison: Comparison) -> list[Column]:
     return [*columns_at("scoring"), *(columns_at("live") if is_live(comparison) else [])]
 
 
-def titles(columns: Sequence[Column]) -> tuple[str, ...]:
-    """The heads of a table that has accuracies, too."""
-    return tuple(column.short or column.title for column in columns)
-
-
 def scoring_note(comparison: Comparison) -> Note:
     return info(f"{SCORING_NOTE}{SEEN_NOTE}" if is_live(comparison) else SCORING_NOTE)
 
@@ -67,7 +62,7 @@ def accuracy_table(comparison: Comparison) -> Table:
         (row.label, (*(over_seeds(row, task) for task in tasks), average(row, tasks), *entries(more, row, context)))
         for row in comparison.rows
     ]
-    columns = (*names.columns(tasks), "Avg.", *titles(more))
+    columns = (*names.columns(tasks), "Avg.", *(column.head for column in more))
     own = (
         _seed_note(comparison),
         scoring_note(comparison),
@@ -90,7 +85,7 @@ def ablation_table(comparison: Comparison) -> Table:
         rows.append((row.label, (average(row, comparison.tasks), *entries(more, row, context), Value(word=variant))))
     notes = (*comparison.notes, _seed_note(comparison), scoring_note(comparison))
     title = f"{comparison.suite}: average accuracy (%) over {len(comparison.tasks)} tasks"
-    return Table(title, ("Avg.", *titles(more), "variant"), mark_best(rows, 1), notes)
+    return Table(title, ("Avg.", *(column.head for column in more), "variant"), mark_best(rows, 1), notes)
 
 
 def by_average(table: Table) -> Table:
@@ -139,12 +134,8 @@ def average(row: Row, tasks: Sequence[str]) -> Value:
 
 def per_seed(row: Row, tasks: Sequence[str]) -> list[list[float]]:
     """The accuracies of all tasks for each seed, as fractions; empty where a seed lacks a task."""
-    found: dict[int, dict[str, float]] = {record.cell.spec.seed: {} for record in row.records}
-    for record in row.done:
-        found[record.cell.spec.seed] |= record.scores.task_top1
-    if any(len(scores) < len(tasks) for scores in found.values()):
-        return []
-    return [list(scores.values()) for scores in found.values()]
+    found = [list(scores.values()) for scores in orders.by_seed(row).values()]
+    return [] if any(len(scores) < len(tasks) for scores in found) else found
 
 
 def _seed_note(comparison: Comparison) -> Note:

@@ -25,9 +25,11 @@ class Value:
     reasons: tuple[str, ...] = ()  # marks of the notes that say why
 
     def __str__(self) -> str:
-        if self.word or math.isnan(self.mean):
-            return self.word or NONE
-        return f"{self.figure} {self.spread}".rstrip()
+        return f"{self.figure} {self.spread}".rstrip() if self.is_number else self.word or NONE
+
+    @property
+    def is_number(self) -> bool:
+        return not (self.word or math.isnan(self.mean))
 
     @property
     def figure(self) -> str:
@@ -41,7 +43,10 @@ class Value:
     @property
     def rank(self) -> float:
         """The mean as printed, so that values that print alike rank alike; words come last."""
-        return -math.inf if self.word or math.isnan(self.mean) else round(self.mean, self.digits)
+        return round(self.mean, self.digits) if self.is_number else -math.inf
+
+
+TableRow = tuple[str, tuple[Value, ...]]  # its label, and an entry for each column
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Table:
 
     title: str
     columns: tuple[str, ...]  # without the first, which holds the labels
-    rows: tuple[tuple[str, tuple[Value, ...]], ...]
+    rows: tuple[TableRow, ...]
     notes: tuple[Note, ...] = ()
     head: str = "method"  # of the first column
 
@@ -68,18 +73,12 @@ def _deviation(scores: Sequence[float], mean: float) -> float:
     return math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1))
 
 
-def mark_best(
-    rows: Sequence[tuple[str, tuple[Value, ...]]], scored_columns: int
-) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+def mark_best(rows: Sequence[TableRow], scored_columns: int) -> tuple[TableRow, ...]:
     """Mark the best of each of the first columns, as printed: values that print alike are equally best."""
     best = [max((values[i].rank for _, values in rows), default=-math.inf) for i in range(scored_columns)]
-    return tuple(
-        (
-            label,
-            tuple(
-                replace(v, best=v.rank == best[i] > -math.inf) if i < scored_columns else v
-                for i, v in enumerate(values)
-            ),
-        )
-        for label, values in rows
-    )
+
+    def marked(values: Sequence[Value]) -> tuple[Value, ...]:
+        scored = zip(values[:scored_columns], best, strict=True)
+        return *(replace(value, best=value.rank == top > -math.inf) for value, top in scored), *values[scored_columns:]
+
+    return tuple((label, marked(values)) for label, values in rows)

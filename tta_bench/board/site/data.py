@@ -7,7 +7,6 @@ order of its images. Curves and differences are computed from these in the brows
 from __future__ import annotations
 
 import base64
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from tta_bench.board.site.gather import Stream, order_of, streams_of
 from tta_bench.board.site.suites import SuiteBoard, slug
 from tta_bench.board.submission import Submission
 from tta_bench.data.seeding import seed_of
+from tta_bench.report.page.templates import script_json
 from tta_bench.report.stats import dense
 
 Files = Iterator[tuple[str, bytes]]
@@ -56,12 +56,6 @@ def _described(stream: Stream) -> dict[str, Any]:
 def _file(board: SuiteBoard, name: str, content: Any) -> tuple[str, bytes]:
     path = f"data/{board.slug}/{name}.js"
     return path, f"boardData({script_json(path)}, {script_json(content)});\n".encode()
-
-
-def script_json(content: Any) -> str:
-    """JSON as part of a script: it cannot end a script element nor open another."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _text(content: bytes) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tta_bench.board.submission import MOST_RUN, Submission
 from tta_bench.errors import UserError
+from tta_bench.notes import Note
 from tta_bench.packed.unpack import unpack_run
 from tta_bench.records.record import Record
 from tta_bench.report.choose import comparison
@@ -26,6 +27,7 @@ from tta_bench.report.column import Column
 from tta_bench.report.columns import columns_at
 from tta_bench.report.differences import make_stream
 from tta_bench.report.metrics import with_metrics
+from tta_bench.report.page import view
 from tta_bench.report.page.data import Interval, Line, gather
 from tta_bench.report.runs import Outline, Runs
 from tta_bench.report.tables import accuracy_table
@@ -34,6 +36,7 @@ from tta_bench.report.values import Value
 FEW = 16  # submissions that are read faster here than by starting processes
 SMALL = 10**7  # bytes of a packed run
 MEMORY = Path("/dev/shm")
+ENVIRONMENT = ("device_name", "threads", "python", "system", "platform", "torch")  # what the site shows of it
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,10 @@ class Stream:
     samples: int
     truth: str  # digest of index and label
 
+    @property
+    def key(self) -> tuple[str, int, str]:
+        return self.name, self.seed, self.order
+
 
 @dataclass(frozen=True)
 class Played:
@@ -56,7 +63,6 @@ class Played:
     batch_size: int
     bits: bytes  # whether each prediction was right, in stream order
     predictions: str  # digest of the file of predictions
-    cell: str  # key
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Run:
     suite: str
     tasks: tuple[str, ...]
     rows: tuple[RunRow, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     digest: str  # of run.zip
     size: int
 
@@ -124,8 +130,9 @@ def _place(run: Path) -> Path | None:
 
 def order_of(submission: Submission, stream: Stream) -> NDArray[np.int32]:
     """Which image each sample of a stream is."""
-    record = next(record for record in submission.records if _stream_key(record) == _key(stream))
-    return submission.predictions(record).index
+    cells = ((record, record.cell) for record in submission.records)
+    record = next(record for record, cell in cells if (cell.name, cell.spec.seed, cell.found.stream) == stream.key)
+    return submission.store.predictions(record).index
 
 
 def _read(submission: Submission, runs: Runs, metrics: Sequence[str]) -> Run:
@@ -138,15 +145,15 @@ def _read(submission: Submission, runs: Runs, metrics: Sequence[str]) -> Run:
         shown.suite,
         shown.tasks,
         tuple(_row(line, shown.tasks, runs, columns) for line in lines),
-        tuple(map(str, (*runs.warnings(), *shown.notes))),
+        (*runs.warnings(), *shown.notes),
         hashlib.sha256(content).hexdigest(),
         len(content),
     )
 
 
 def _row(line: Line, tasks: Sequence[str], runs: Runs, columns: Sequence[Column]) -> RunRow:
-    cell, done = line.row.first.cell, line.row.done
-    seen = [(record, runs.outline(record.cell)) for record in done]
+    cell, environment = line.row.first.cell, view.environment(line.row.done)
+    seen = [(record, runs.outline(record.cell)) for record in line.row.done]
     return RunRow(
         label=line.row.label,
         method=cell.spec.method,
@@ -161,7 +168,7 @@ def _row(line: Line, tasks: Sequence[str], runs: Runs, columns: Sequence[Column]
             "code of the method": cell.found.method_code,
             "tta-bench": cell.found.harness,
         },
-        environment=_environment(done),
+        environment={name: environment[name] for name in ENVIRONMENT if name in environment},
         average=line.scores[-1],
         interval=line.intervals[-1],
         scores={task: (line.scores[i], line.intervals[i]) for i, task in enumerate(tasks)},
@@ -177,7 +184,7 @@ def _played(record: Record, seen: Outline) -> Played:
     truth = hashlib.sha256(seen.index.tobytes() + seen.label.tobytes()).hexdigest()
     images = make_stream(cell, seen.correct, seen.correct, seen.index).images
     stream = Stream(cell.name, cell.spec.seed, cell.found.stream, images, record.scores.samples, truth)
-    return Played(stream, cell.spec.batch_size, np.packbits(seen.correct).tobytes(), record.predictions, cell.key)
+    return Played(stream, cell.spec.batch_size, np.packbits(seen.correct).tobytes(), record.predictions)
 
 
 def _classes(played: Sequence[tuple[Record, Outline]]) -> dict[str, tuple[list[int], list[int]]]:
@@ -189,31 +196,13 @@ def _classes(played: Sequence[tuple[Record, Outline]]) -> dict[str, tuple[list[i
     return {name: (both[0].tolist(), both[1].tolist()) for name, both in found.items()}
 
 
-def _environment(done: Sequence[Record]) -> dict[str, str]:
-    """Where it ran; all that were seen."""
-    names = ("device_name", "threads", "python", "system", "platform")
-    there = [record.measured.environment for record in done]
-    found = {name: dict.fromkeys(str(one[name]) for one in there if name in one) for name in names}
-    packages = [one.get("packages", {}) for one in there]
-    found["torch"] = dict.fromkeys(str(one["torch"]) for one in packages if "torch" in one)
-    return {name: " / ".join(values) for name, values in found.items() if values}
-
-
-def _key(stream: Stream) -> tuple[str, int, str]:
-    return stream.name, stream.seed, stream.order
-
-
-def _stream_key(record: Record) -> tuple[str, int, str]:
-    return record.cell.name, record.cell.spec.seed, record.cell.found.stream
-
-
 def streams_of(runs: Sequence[Run]) -> Iterator[tuple[Run, Stream]]:
     """Every stream of these runs with the first run that has it; the same order with other images is refused."""
     seen: dict[tuple[str, int, str], tuple[Run, Stream]] = {}
     for run in runs:
         for row in run.rows:
             for played in row.streams:
-                first, known = seen.setdefault(_key(played.stream), (run, played.stream))
+                first, known = seen.setdefault(played.stream.key, (run, played.stream))
                 if known != played.stream:
                     raise UserError(
                         f"{run.id} and {first.id}: their images or labels of {known.name}, seed {known.seed} differ: "

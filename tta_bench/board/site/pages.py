@@ -7,23 +7,22 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import groupby
 from typing import Any
 
 from jinja2 import Environment
 
-from tta_bench.board.site.suites import DIVISIONS, BoardRow, SuiteBoard, slug
+from tta_bench.board.site.suites import DIVISIONS, BoardRow, SuiteBoard, ranks, slug
 from tta_bench.board.submission import Package, Submission
 from tta_bench.report import names
 from tta_bench.report.column import Column, at
 from tta_bench.report.columns import COLUMNS
 from tta_bench.report.page import templates
 from tta_bench.report.page.data import Interval
+from tta_bench.report.page.view import SHADES
 from tta_bench.report.values import Value
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none'"
 MOST_CLASSES = 20  # that a table shows one by one
-SHADES = 8
 Pages = Iterator[tuple[str, str]]
 
 
@@ -40,7 +39,8 @@ def pages(
         for task in board.tasks:
             rows = sorted(board.rows, key=lambda row: -_score(row, task)[0].rank)
             span = _span([_score(row, task)[1] for row in rows])
-            placed = list(zip(places(rows, task), rows, strict=True))
+            places = ranks([(row.division, _score(row, task)[0].rank) for row in rows])
+            placed = list(zip(places, rows, strict=True))
             content = _render("task.html", common, "../", board=board, task=task, rows=placed, span=span)
             yield f"tasks/{board.slug}--{slug(task)}.html", content
     for method, found in _methods(boards).items():
@@ -64,20 +64,6 @@ def _environment() -> Environment:
 def text_of(name: str) -> str:
     """A file of this folder."""
     return templates.text_of(__package__, name)
-
-
-def places(rows: Sequence[BoardRow], task: str) -> list[int | None]:
-    """Ranks on one task within divisions; None for a row without a rank, or without a score here."""
-    scores = [_score(row, task)[0].rank for row in rows]
-    better: dict[str, int] = defaultdict(int)
-    found: list[int | None] = [None] * len(rows)
-    for score, group in groupby(sorted(range(len(rows)), key=lambda i: -scores[i]), key=lambda i: scores[i]):
-        ranked = [i for i in group if rows[i].rank is not None and score > -math.inf]
-        for i in ranked:
-            found[i] = 1 + better[rows[i].entry.division]
-        for i in ranked:
-            better[rows[i].entry.division] += 1
-    return found
 
 
 def _latest(boards: Sequence[SuiteBoard], count: int = 12) -> list[tuple[SuiteBoard, BoardRow]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tta_bench.board.site.gather import Run, RunRow
@@ -31,6 +33,11 @@ class BoardRow:
     @property
     def is_source(self) -> bool:
         return self.row.is_source
+
+    @property
+    def division(self) -> str | None:
+        """The division in which it competes."""
+        return None if self.rank is None else self.entry.division
 
     @property
     def search(self) -> str:
@@ -78,17 +85,20 @@ def _board(suite: str, runs: Sequence[Run], entries: dict[str, Entry]) -> SuiteB
     found = [(entries[run.id], run, row) for run in runs for row in run.rows if not row.is_source]
     found += _sources(runs, entries)
     labels = [row.label for _, _, row in found]
+    places = ranks(
+        [(None if row.is_source or entry.retraction else entry.division, row.average.rank) for entry, _, row in found]
+    )
     rows = [
         BoardRow(
             id=slug(f"{run.id}--{row.label}"),
             name=row.label if labels.count(row.label) == 1 else f"{row.label} ({entry.id})",
-            rank=_rank(entry, row, found),
+            rank=rank,
             entry=entry,
             run=run,
             row=row,
             method=method_slug(entry, row),
         )
-        for entry, run, row in found
+        for rank, (entry, run, row) in zip(places, found, strict=True)
     ]
     rows.sort(key=lambda row: (-row.row.average.rank, row.is_source, row.entry.date, row.id))
     return SuiteBoard(suite, slug(suite), _about(suite), tasks, tuple(rows))
@@ -116,16 +126,15 @@ def _sources(runs: Sequence[Run], entries: dict[str, Entry]) -> list[tuple[Entry
     ]
 
 
-def _rank(entry: Entry, row: RunRow, found: Iterable[tuple[Entry, Run, RunRow]]) -> int | None:
-    """1 + the rows of the division that print a better average."""
-    if row.is_source or entry.retraction or row.average.rank == float("-inf"):
-        return None
-    others = [
-        other.average.rank
-        for one, _, other in found
-        if one.division == entry.division and not one.retraction and not other.is_source
+def ranks(scores: Sequence[tuple[str | None, float]]) -> list[int | None]:
+    """1 + the better scores of the same division; None for what is in no division or has no score."""
+    better: dict[str | None, list[float]] = defaultdict(list)
+    for division, score in sorted(scores, key=lambda pair: -pair[1]):
+        better[division].append(-score)
+    return [
+        None if division is None or score == -math.inf else 1 + bisect_left(better[division], -score)
+        for division, score in scores
     ]
-    return 1 + sum(rank > row.average.rank for rank in others)
 
 
 def _about(suite: str) -> str:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
@@ -21,8 +19,9 @@ from markupsafe import Markup, escape
 from tta_bench.records.cell import Cell
 from tta_bench.report.leaderboard import NO_MARKS, Close
 from tta_bench.report.page import templates, view
-from tta_bench.report.page.data import Seen, gather, payload
+from tta_bench.report.page.data import gather, payload
 from tta_bench.report.rows import Comparison
+from tta_bench.report.runs import Outline
 from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.report.values import Table
 
@@ -32,7 +31,7 @@ SCRIPTS = (*DRAWING, "core.js", "leaderboard.js", "curves.js", "charts.js")
 
 def page(
     comparison: Comparison,
-    predictions: Callable[[Cell], Seen],
+    predictions: Callable[[Cell], Outline],
     title: str,
     close: Close = NO_MARKS,
     paper: Table | None = None,
@@ -56,12 +55,13 @@ def page(
             policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
             style=Markup(style),
             script=Markup(script),
-            data=_json(payload(comparison.tasks, lines)),
+            data=Markup(templates.script_json(payload(comparison.tasks, lines))),
             facts=view.facts(comparison),
             warnings=view.warnings((*accuracy.notes, *cost.notes)),
             notes=view.quiet((*close.notes, *accuracy.notes, *cost.notes)),
             heads=view.heads(comparison, lines),
-            rows=view.leaderboard(comparison, lines, close.labels),
+            rows=view.leaderboard(comparison, lines),
+            close=close.labels,
             paper=paper,
             failures=view.failures(comparison),
             details=view.details(lines),
@@ -79,12 +79,6 @@ def _environment() -> Environment:
 def _prose(text: object) -> Markup:
     """A note as markup: `so` is code, all else is text."""
     return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(text))))
-
-
-def _json(content: Any) -> Markup:
-    """JSON that cannot end its script element nor open another."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def _script() -> str:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from tta_bench.records.record import Record
 from tta_bench.report.column import Column, Context, entries
 from tta_bench.report.columns import columns_at
 from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.runs import Outline
 from tta_bench.report.stats import dense
 from tta_bench.report.values import Table, Value
 
@@ -24,16 +25,6 @@ POINTS = 100  # of a curve
 Z = statistics.NormalDist().inv_cdf(0.975)
 
 Interval = tuple[float, float]
-Hits = tuple[NDArray[np.int32], NDArray[np.bool_]]  # of one cell: which images, and whether they were right
-
-
-class Seen(Protocol):
-    """Of one cell: which images it saw, and whether its predictions were right."""
-
-    @property
-    def index(self) -> NDArray[np.int32]: ...
-    @property
-    def correct(self) -> NDArray[np.bool_]: ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,7 @@ class Line:
 
     @property
     def means(self) -> list[float]:
-        return [math.nan if value.word else value.mean for value in self.scores]
+        return [value.mean if value.is_number else math.nan for value in self.scores]
 
 
 def cost_columns(comparison: Comparison) -> list[Column]:
@@ -59,7 +50,7 @@ def cost_columns(comparison: Comparison) -> list[Column]:
     return list({column.key: column for columns in places for column in columns}.values())
 
 
-def gather(comparison: Comparison, accuracy: Table, predictions: Callable[[Cell], Seen]) -> tuple[Line, ...]:
+def gather(comparison: Comparison, accuracy: Table, predictions: Callable[[Cell], Outline]) -> tuple[Line, ...]:
     """Lines in the order of the comparison; each finished cell's predictions are read once."""
     lines = []
     columns, context = cost_columns(comparison), Context(comparison)
@@ -75,7 +66,7 @@ def gather(comparison: Comparison, accuracy: Table, predictions: Callable[[Cell]
                 scores=scores,
                 intervals=intervals,
                 more=dict(zip(accuracy.columns[average + 1 :], values[average + 1 :], strict=True)),
-                costs={column.title: value for column, value in costs if not (value.word or math.isnan(value.mean))},
+                costs={column.title: value for column, value in costs if value.is_number},
                 streams={task: _stream(record.cell) for record in row.records for task in record.cell.spec.tasks},
                 curves=curves,
             )
@@ -90,7 +81,7 @@ def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
         "methods": [
             {
                 "label": line.row.label,
-                "source": line.row.first.cell.spec.method == "source",
+                "source": line.row.is_source,
                 "scores": [None if math.isnan(value) else round(value, 4) for value in line.means],
                 "texts": [value.figure for value in line.scores],
                 "intervals": [interval and [round(bound, 2) for bound in interval] for interval in line.intervals],
@@ -115,16 +106,15 @@ def _axes(line: Line) -> dict[str, float]:
 
 
 def _from_predictions(
-    row: Row, tasks: Sequence[str], scores: Sequence[Value], predictions: Callable[[Cell], Seen]
+    row: Row, tasks: Sequence[str], scores: Sequence[Value], predictions: Callable[[Cell], Outline]
 ) -> tuple[dict[str, list[dict[str, Any]]], tuple[Interval | None, ...]]:
     curves: dict[str, list[dict[str, Any]]] = {}
-    seen: dict[str, list[Hits]] = {}
+    seen: dict[str, list[Outline]] = {}
     for record in row.records:
         if record.status == "done" and record.scores.samples:
-            made = predictions(record.cell)
-            index, correct, stream = made.index, made.correct, _stream(record.cell)
-            curves.setdefault(stream, []).append(_curve(record, correct))
-            seen.setdefault(stream, []).append((index, correct))
+            outline, stream = predictions(record.cell), _stream(record.cell)
+            curves.setdefault(stream, []).append(_curve(record, outline.correct))
+            seen.setdefault(stream, []).append(outline)
     # A stream over several tasks gives an interval of the average only: its images are one sequence.
     errors = {stream: Errors.of(parts) for stream, parts in seen.items()}
     known = [[errors[task]] if task in errors else [] for task in tasks] + [list(errors.values())]
@@ -167,12 +157,12 @@ class Errors:
     seeds: int
 
     @classmethod
-    def of(cls, parts: Sequence[Hits]) -> Errors:
-        indices, size = dense([index for index, _ in parts])
+    def of(cls, parts: Sequence[Outline]) -> Errors:
+        indices, size = dense([part.index for part in parts])
         deviations = np.zeros(size)
-        for index, (_, correct) in zip(indices, parts, strict=True):
+        for index, correct in zip(indices, (part.correct for part in parts), strict=True):
             deviations += np.bincount(index, (correct - correct.mean()) / (len(parts) * len(correct)), size)
-        return cls(deviations, max(len(correct) for _, correct in parts), len(parts))
+        return cls(deviations, max(len(part.correct) for part in parts), len(parts))
 
 
 def interval(score: Value, streams: Sequence[Errors]) -> Interval | None:
@@ -182,7 +172,7 @@ def interval(score: Value, streams: Sequence[Errors]) -> Interval | None:
     deviations are added up before they are squared. The spread over seeds comes on top, divided by their number.
     The interval is Wilson's, for as many independent images as would vary as much, so it is not empty at 100 %.
     """
-    if score.word or math.isnan(score.mean) or not streams:
+    if not (score.is_number and streams):
         return None
     p = score.mean / 100
     deviations = np.zeros(max(len(stream.deviations) for stream in streams))

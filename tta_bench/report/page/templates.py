@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 
 def text_of(package: str, name: str) -> str:
     return (files(package) / name).read_text(encoding="utf-8")
+
+
+def script_json(content: Any) -> str:
+    """JSON as part of a script: it cannot end a script element nor open another."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def environment(package: str) -> Environment:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tta_bench.notes import Level, Note
@@ -14,40 +13,11 @@ from tta_bench.report import names
 from tta_bench.report.column import Column
 from tta_bench.report.columns import columns_at
 from tta_bench.report.page.data import Line
-from tta_bench.report.rows import Comparison, Row
-from tta_bench.report.tables import scoring_columns, titles
-from tta_bench.report.values import FAILED, NONE, Value
+from tta_bench.report.rows import Comparison, Row, counted
+from tta_bench.report.tables import scoring_columns
+from tta_bench.report.values import NONE, Value
 
 SHADES = 8
-FIRST = {"lower": "asc", "higher": "desc", "": "asc"}
-
-
-@dataclass(frozen=True)
-class Head:
-    name: str
-    first: str  # direction of the first sort
-    about: str
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell of the leaderboard. `kind`: failed, missing, plain, average or score."""
-
-    kind: str
-    text: str
-    value: str = ""  # what it is sorted by
-    spread: str = ""
-    shade: int = 0
-    best: bool = False
-    task: str = ""
-    spoken: str = ""  # for a screen reader
-
-
-@dataclass(frozen=True)
-class LeaderboardRow:
-    label: str
-    cells: tuple[Cell, ...]
-    is_close: bool  # not distinguishable from the best
 
 
 def facts(comparison: Comparison) -> list[str]:
@@ -60,9 +30,9 @@ def facts(comparison: Comparison) -> list[str]:
         f"batch size {cell.spec.batch_size}",
         cell.found.device,
         *([f"scenario {cell.conditions.scenario}"] if cell.spec.scenario != "normal" else []),
-        _count(len(comparison.rows), "method"),
-        _count(len(comparison.tasks), "task"),
-        _count(seeds, "seed"),
+        counted(len(comparison.rows), "method"),
+        counted(len(comparison.tasks), "task"),
+        counted(seeds, "seed"),
     ]
 
 
@@ -75,33 +45,30 @@ def quiet(notes: Sequence[Note]) -> list[str]:
     return [str(note) for note in notes if not note.is_loud]
 
 
-def heads(comparison: Comparison, lines: Sequence[Line]) -> list[Head]:
-    """The average first, where a phone shows it, then tasks, then what it took."""
-    tasks = comparison.tasks
-    scores = [("Avg.", "average over tasks"), *zip(names.columns(tasks), tasks, strict=True)]
+def heads(comparison: Comparison, lines: Sequence[Line]) -> list[tuple[str, str, str]]:
+    """Names, directions of the first sort and explanations: the average first, where a phone shows it."""
+    scores = [("Avg.", "average over tasks"), *zip(names.columns(comparison.tasks), comparison.tasks, strict=True)]
     more = [(column.title, column) for column in _costs(comparison, lines)]
-    more += [(name, column) for column in scoring_columns(comparison) for name in titles([column])]
+    more += [(column.head, column) for column in scoring_columns(comparison)]
     return [
-        Head("Method", "asc", "Method"),
-        *(Head(name, "desc", about) for name, about in scores),
-        *(Head(name, FIRST[column.better], column.about or name) for name, column in more),
+        ("Method", "asc", "Method"),
+        *((name, "desc", about) for name, about in scores),
+        *((name, "desc" if column.better == "higher" else "asc", column.about or name) for name, column in more),
     ]
 
 
-def leaderboard(comparison: Comparison, lines: Sequence[Line], close: Collection[str]) -> list[LeaderboardRow]:
-    tasks, costs = comparison.tasks, [column.title for column in _costs(comparison, lines)]
-    shades = [_shades([line.means[i] for line in lines]) for i in range(len(tasks) + 1)]
+def leaderboard(comparison: Comparison, lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """For each row its label, its scores as (task, value, shade), the average first, and what it took."""
+    costs = [column.title for column in _costs(comparison, lines)]
+    shades = [_shades([line.means[i] for line in lines]) for i in range(len(comparison.tasks) + 1)]
     return [
-        LeaderboardRow(
-            line.row.label,
-            (
-                _score(line, -1, shades[-1][number], ""),
-                *(_score(line, i, shades[i][number], task) for i, task in enumerate(tasks)),
-                *(_fact(line.costs.get(name, Value())) for name in costs),
-                *(_fact(value) for value in line.more.values()),
-            ),
-            line.row.label in close,
-        )
+        {
+            "label": line.row.label,
+            "scores": [
+                (task, line.scores[i], shades[i][number]) for i, task in enumerate(("", *comparison.tasks), start=-1)
+            ],
+            "facts": [*(line.costs.get(name, Value()) for name in costs), *line.more.values()],
+        }
         for number, line in enumerate(lines)
     ]
 
@@ -123,7 +90,7 @@ def details(lines: Sequence[Line]) -> list[tuple[str, dict[str, dict[str, str]]]
             {
                 "Settings": _words(_settings(line.row)),
                 "Measured": _words(_measured(line)),
-                "Environment": _environment(line.row.records),
+                "Environment": environment(line.row.records),
             },
         )
         for line in lines
@@ -133,30 +100,6 @@ def details(lines: Sequence[Line]) -> list[tuple[str, dict[str, dict[str, str]]]
 def _costs(comparison: Comparison, lines: Sequence[Line]) -> list[Column]:
     """The page's columns that have a number in some row."""
     return [column for column in columns_at("page", comparison) if any(column.title in line.costs for line in lines)]
-
-
-def _score(line: Line, i: int, shade: int, task: str) -> Cell:
-    value = line.scores[i]
-    if value.word == FAILED:
-        return Cell("failed", FAILED)
-    if value.word or math.isnan(value.mean):
-        return Cell("missing", str(value))
-    return Cell(
-        kind="score" if task else "average",
-        text=value.figure,
-        value=f"{value.mean:.4f}",
-        spread=value.spread,
-        shade=shade,
-        best=value.best,
-        task=task,
-        spoken=f"{line.row.label} on {task}: {value}, show the curve",
-    )
-
-
-def _fact(value: Value) -> Cell:
-    if value.word:
-        return Cell("plain", value.word, value.word)
-    return Cell("missing", NONE) if math.isnan(value.mean) else Cell("plain", value.figure, f"{value.mean:.6g}")
 
 
 def _shades(values: Sequence[float]) -> list[int]:
@@ -179,7 +122,7 @@ def _settings(row: Row) -> dict[str, Any]:
         "limit": cell.spec.limit,
         "amp": cell.spec.amp,
         "compile": cell.spec.compile,
-        "data": " / ".join(dict.fromkeys(_word(record.cell.data) for record in row.records)),
+        "data": " / ".join(dict.fromkeys(word(record.cell.data) for record in row.records)),
         "code": cell.found.method_code,
     }
 
@@ -201,25 +144,21 @@ def _measured(line: Line) -> dict[str, Any]:
     }
 
 
-def _environment(records: Iterable[Record]) -> dict[str, str]:
+def environment(records: Iterable[Record]) -> dict[str, str]:
     """Every fact; where the cells of a row differ, all that were seen."""
     seen: dict[str, dict[str, None]] = {}
     for record in records:
         for key, value in record.measured.environment.items():
             for name, fact in value.items() if isinstance(value, dict) else [(key, value)]:
-                seen.setdefault(str(name), {})[_word(fact)] = None
+                seen.setdefault(str(name), {})[word(fact)] = None
     return {name: " / ".join(found) for name, found in seen.items()}
 
 
 def _words(content: Mapping[str, Any]) -> dict[str, str]:
-    return {key: _word(value) for key, value in content.items()}
+    return {key: word(value) for key, value in content.items()}
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
     if value is None:
         return NONE
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -146,7 +146,9 @@ def test_a_violation_is_recorded_and_changes_no_other_result(
 ) -> None:
     Hostile.deed, said = DEEDS[deed]
     source, others = run(small_suite, tmp_path / "run", ("hostile", "source"))
-    assert all(said in record.remarks for record in others), [record.remarks or record.reason for record in others]
+    assert all(said in record.measured.remarks for record in others), [
+        record.measured.remarks or record.reason for record in others
+    ]
     for task, confidence in baseline.items():
         assert np.array_equal(source[task], confidence), "bit for bit"
 
@@ -184,7 +186,7 @@ def test_a_patched_clock_times_nothing(small_suite: Path, tmp_path: Path, monkey
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
     Hostile.deed = lambda m, b: None
     _, others = run(small_suite, tmp_path / "run", ("hostile",))
-    assert all(record.seconds["adapt"] > 0 for record in others)
+    assert all(record.measured.seconds["adapt"] > 0 for record in others)
 
 
 def test_a_method_may_replace_the_parameters_that_it_adapts(small_suite: Path, tmp_path: Path) -> None:
@@ -198,7 +200,7 @@ def test_a_method_may_replace_the_parameters_that_it_adapts(small_suite: Path, t
     registry.installed().given["replacing"] = Replacing
     Hostile.deed = replace_weight
     _, others = run(small_suite, tmp_path / "run", ("replacing",))
-    assert [(record.status, record.reason, record.remarks) for record in others] == [("done", "", [])] * 2
+    assert [(record.status, record.reason, record.measured.remarks) for record in others] == [("done", "", [])] * 2
 
 
 def new_precisions() -> list[str]:
