@@ -32,6 +32,7 @@ class Scene:
     patch_size: int = 0  # of a ViT
     embed_dim: int = 0
     num_heads: int = 0
+    depth: int = 12
     pool: Any = "token"
     block: str = ""  # of a ResNet
     norm: str = "batch"
@@ -49,7 +50,7 @@ class Scene:
         return VisionTransformer(
             img_size=self.pixels,
             patch_size=self.patch_size,
-            depth=12,
+            depth=self.depth,
             embed_dim=self.embed_dim,
             num_heads=self.num_heads,
             mlp_ratio=3,
@@ -94,8 +95,13 @@ BATCHNORM = {
 }
 GROUPNORM = {"few classes, group norm": Scene(4, 37, 16, 3, block="basic", norm="group")}
 AVERAGE = {"average pooling": Scene(7, 20, 8, 3, patch_size=5, embed_dim=32, num_heads=2, pool="avg")}
+OTHER_DEPTHS = {
+    "few blocks": Scene(6, 18, 12, 1, patch_size=6, embed_dim=24, num_heads=3, depth=3),
+    "many blocks": Scene(9, 18, 12, 7, patch_size=6, embed_dim=24, num_heads=3, depth=14, pool="avg"),
+}
+WIDE_MAPS = {"wide maps, batch norm": Scene(23, 96, 12, 5, block="basic")}  # statistics over many pixels
 LARGE = {"large images": Scene(7, 203, 8, 5, patch_size=29, embed_dim=32, num_heads=2)}  # graphs per image
-SCENES = {**VITS, **BATCHNORM, **GROUPNORM, **AVERAGE, **LARGE}
+SCENES = {**VITS, **BATCHNORM, **GROUPNORM, **AVERAGE, **OTHER_DEPTHS, **WIDE_MAPS, **LARGE}
 
 
 def median(values: list[Tensor]) -> float:

@@ -13,6 +13,8 @@ from torchvision.transforms.functional import resize
 
 from tests.support.released import Run, by_the_batch, entropy, norms, step, symmetric
 
+Measure = Callable[[Tensor], Tensor]
+
 
 def rdumb(model: Any, batches: list[Tensor], **s: Any) -> Run:
     source = copy.deepcopy(by_the_batch(model).state_dict())
@@ -73,18 +75,18 @@ def destroyed(images: Tensor, **s: Any) -> Tensor:
     return resize(F.fold(columns, images.shape[-2:], side, stride=side), [before] * 2)
 
 
-def tent(model: Any, batches: list[Tensor], *, lr: float) -> Run:
+def tent(model: Any, batches: list[Tensor], *, lr: float, measure: Measure = entropy) -> Run:
     learns = norms(by_the_batch(model))
     sgd = torch.optim.SGD(learns.values(), lr=lr, momentum=0.9)
     answers: list[Tensor] = []
     for batch in batches:
         logits = model(batch)
-        step(sgd, entropy(logits).mean())
+        step(sgd, measure(logits).mean())
         answers.append(logits.detach())
     return answers, dict(learns)
 
 
-def eata(model: Any, batches: list[Tensor], source: list[Tensor], **s: Any) -> Run:
+def eata(model: Any, batches: list[Tensor], source: list[Tensor], measure: Measure = entropy, **s: Any) -> Run:
     learns, mean = norms(by_the_batch(model)), None
     anchors = {name: p.detach().clone() for name, p in learns.items()}
     fisher = {name: torch.zeros_like(p) for name, p in anchors.items()}
@@ -97,7 +99,7 @@ def eata(model: Any, batches: list[Tensor], source: list[Tensor], **s: Any) -> R
     answers: list[Tensor] = []
     for batch in batches:
         logits = model(batch)
-        values, p = entropy(logits), logits.softmax(1).detach()
+        values, p = measure(logits), logits.softmax(1).detach()
         kept = values < s["entropy_threshold"]
         if mean is not None:
             kept = kept & (F.cosine_similarity(mean[None], p, dim=1).abs() < s["redundancy_threshold"])
@@ -111,7 +113,7 @@ def eata(model: Any, batches: list[Tensor], source: list[Tensor], **s: Any) -> R
     return answers, dict(learns)
 
 
-def sar(model: Any, batches: list[Tensor], *, lr: float, entropy_threshold: float) -> Run:
+def sar(model: Any, batches: list[Tensor], *, lr: float, entropy_threshold: float, measure: Measure = entropy) -> Run:
     """A recovery returns to the source weights; the average that called for it and the momentum stay."""
     learns, average = norms(by_the_batch(model), early=True), None
     source = {name: p.detach().clone() for name, p in learns.items()}
@@ -120,15 +122,15 @@ def sar(model: Any, batches: list[Tensor], *, lr: float, entropy_threshold: floa
     for batch in batches:
         sgd.zero_grad()
         logits = model(batch)
-        kept = entropy(logits) < entropy_threshold
-        entropy(logits)[kept].mean().backward()
+        kept = measure(logits) < entropy_threshold
+        measure(logits)[kept].mean().backward()
         grads = [p.grad.clone() for p in learns.values() if p.grad is not None]
         length = torch.stack([grad.norm() for grad in grads]).norm()
         before = [p.detach().clone() for p in learns.values()]
         for p, grad in zip(learns.values(), grads, strict=True):
             p.data += 0.05 * grad / (length + 1e-12)
         sgd.zero_grad()
-        again = entropy(model(batch)[kept])
+        again = measure(model(batch)[kept])
         loss = again[again < entropy_threshold].mean()
         loss.backward()
         for p, value in zip(learns.values(), before, strict=True):
