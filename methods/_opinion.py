@@ -22,8 +22,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-PAPER = "Zhang et al., ICLR 2025"
-
 
 def opinion_entropy(logits: Tensor, evidence: int) -> Tensor:
     """Per-sample entropy, in nats, of the opinion over all classes and not knowing, whose evidence is given."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._opinion import PAPER, classes_or_default, opinion_entropy
+from ._opinion import classes_or_default, opinion_entropy
 from ._variants import extends
 from .eata import Eata
 
@@ -20,7 +20,7 @@ from .eata import Eata
 class EataCome(Eata):
     """Conservative entropy minimisation over samples that are reliable and new, anchored to the source model."""
 
-    paper = PAPER
+    paper = "Zhang et al., ICLR 2025"
     name = "eata-come"
     apart = True
 

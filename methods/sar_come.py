@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._opinion import PAPER, classes_or_default, opinion_entropy
+from ._opinion import classes_or_default, opinion_entropy
 from ._variants import extends
 from .sar import Sar
 
@@ -20,7 +20,7 @@ from .sar import Sar
 class SarCome(Sar):
     """Conservative, sharpness-aware entropy minimisation over reliable samples, with recovery from collapse."""
 
-    paper = PAPER
+    paper = "Zhang et al., ICLR 2025"
 
     @extends(Sar.__init__)
     def __init__(self, model: nn.Module, *, opinion_classes: int | None = None, **settings: Any) -> None:

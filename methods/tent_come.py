@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._opinion import PAPER, classes_or_default, opinion_entropy
+from ._opinion import classes_or_default, opinion_entropy
 from ._variants import extends
 from .tent import Tent
 
@@ -17,7 +17,7 @@ from .tent import Tent
 class TentCome(Tent):
     """Conservative entropy minimisation over the whole batch."""
 
-    paper = PAPER
+    paper = "Zhang et al., ICLR 2025"
 
     @extends(Tent.__init__)
     def __init__(self, model: nn.Module, *, opinion_classes: int | None = None, **settings: Any) -> None:

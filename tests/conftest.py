@@ -14,6 +14,10 @@ from tests.support.isolation import Session, enter
 # inherit the environment of the process that started them.
 SESSION = None if "PYTEST_XDIST_WORKER" in os.environ else Session()
 
+# Readline sets these in the process that starts xdist's workers, and they inherit them.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+
 import torch  # noqa: E402
 
 from tests.support.cli import SMALL, Cli  # noqa: E402

@@ -39,7 +39,7 @@ suite, out, file = sys.argv[1:]
 
 class Editor(Watcher):
     def on_record(self, record, is_new):
-        print(record.cell.seed, record.status)
+        print(record.cell.spec.seed, record.status)
         code = Path(file).read_text()
         Path(file).write_text(code.replace("- self.strength", "+ self.strength"))
 
