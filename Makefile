@@ -8,7 +8,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-speed board docs wheel clean
+.PHONY: demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed board docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -153,6 +153,12 @@ ALL ?= $(RUNS)/digits-c-5-all
 results-digits-all: $(READY) ## make results/digits-c-5-all: all methods that the digits model takes, three seeds (an hour)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --seeds 0,1,2 --methods $(EVERY) --jobs 2 --out $(ALL)
 	$(BIN)/tta-bench report $(ALL) --format md,csv --out results/digits-c-5-all
+
+NEW := source,tent,eata,sar,tent-come,eata-come,sar-come,shot-im,rotta,rmt,sotta
+
+results-digits-new: $(READY) ## make results/digits-c-5-new: the methods of 2022 to 2025 beside those they build on (15 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --seeds 0,1,2 --methods $(NEW) --out $(RUNS)/digits-c-5-new
+	$(BIN)/tta-bench report $(RUNS)/digits-c-5-new --format md,csv --out results/digits-c-5-new
 
 board: results-digits-all ## make results/board: an entry for each of these methods, from the same run
 	$(BIN)/python -m benchmarks.board_entries $(ALL) results/board
