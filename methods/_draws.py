@@ -14,6 +14,8 @@ class Draws:
     """
 
     def __init__(self, seed: int) -> None:
+        if not -(2**63) <= seed < 2**64:
+            raise ValueError(f"seed is {seed}, expected a whole number of 64 bits")
         self._seed = seed
         self._generators: dict[torch.device, torch.Generator] = {}
 

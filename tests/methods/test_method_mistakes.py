@@ -32,6 +32,7 @@ from tta_bench.registry import installed
         (("dpal", "predictor_hidden=0"), "predictor_hidden is 0, expected 1 or more, or none for the model's width"),
         (("rotta", "memory_size=0"), "memory_size is 0, expected 1 or more"),
         (("rotta", "update_frequency=0"), "update_frequency is 0, expected 1 or more"),
+        (("rotta", "seed=99999999999999999999"), "seed is 99999999999999999999, expected a whole number of 64 bits"),
         (("sotta", "memory_size=0"), "memory_size is 0, expected 1 or more"),
         (("sotta", "update_frequency=0"), "update_frequency is 0, expected 1 or more"),
         (("bn-test",), "bn-test adapts the statistics of BatchNorm2d layers, and VisionTransformer has none"),
