@@ -231,7 +231,7 @@ def test_calibrate_measures_what_is_committed(cli: Cli, tmp_path: Path) -> None:
     suite = suites.load("digits-c-5")
     data = open_dataset(suite.data, suite.tasks, None)
     made = json.loads((tmp_path / "digits-c-10.json").read_text())
-    assert made == json.loads(json.dumps(vars(calibration(suite.data, data, None))))
+    assert made == json.loads(json.dumps(vars(calibration(suite.data, data, "digits-c-5", None))))
 
 
 @pytest.mark.slow
