@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import socket
@@ -42,6 +43,24 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)  # a method's own `.cuda()` then uses this GPU, not the first
     return device
+
+
+def start(device: torch.device) -> None:
+    """Make a GPU the current one and start its driver, which opens files and sets variables at its first use.
+
+    Before anything is compared: these files and variables are no method's. A method's own `.cuda()` uses this GPU.
+    """
+    if device.type == "cuda":
+        torch.cuda.init()
+        torch.cuda.set_device(torch.cuda.current_device() if device.index is None else device.index)
+        torch.cuda.synchronize(device)
+
+
+def release(device: torch.device) -> None:
+    """Return a GPU's unused memory, which other processes may need while this one waits."""
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def describe(device: torch.device) -> dict[str, Any]:

@@ -44,6 +44,17 @@ def _set_rng_state(state: bytes) -> None:
     torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
+def _gpu_states() -> tuple[bytes, ...]:
+    """Of each GPU's generator; none before the first use of a GPU, which asking would be."""
+    found = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return tuple(state.numpy().tobytes() for state in found)
+
+
+def _set_gpu_states(states: tuple[bytes, ...]) -> None:
+    if states:
+        torch.cuda.set_rng_state_all([torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in states])
+
+
 def _numpy_state() -> tuple[Any, ...]:
     state: Any = np.random.get_state()
     kind, keys, *rest = state
@@ -83,7 +94,10 @@ def open_files() -> list[str]:
     for file in Path("/proc/self/fd").glob("*"):
         with suppress(OSError):
             found.append(str(file.readlink()))
-    return sorted(path for path in found if path.startswith("/") and not path.startswith(("/proc/", "/memfd:")))
+    # Not devices: drivers open them when they like.
+    return sorted(
+        path for path in found if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/memfd:"))
+    )
 
 
 def _flushes_denormals() -> bool:
@@ -143,6 +157,7 @@ _STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "Python's random generator": (random.getstate, random.setstate),
     "numpy's random generator": (_numpy_state, _set_numpy_state),
     "torch's random generator": (_rng_state, _set_rng_state),
+    "the GPUs' random generators": (_gpu_states, _set_gpu_states),
     "torch's default device": (torch.get_default_device, _set_default_device),
     "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),

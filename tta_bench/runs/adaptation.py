@@ -58,6 +58,7 @@ def adapt(setup: Setup, host: Host) -> Measured:
 
     Process state that the method changes is restored, so that it cannot affect another method's result.
     """
+    environment.start(setup.device)
     with restored() as changed:
         measured = _adapt(setup, host)
     left = [f"changed {name} (restored)" for name in changed]

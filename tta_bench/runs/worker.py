@@ -23,6 +23,7 @@ from torch import Tensor
 
 from tta_bench import registry
 from tta_bench.errors import CellFailed, UserError, reason
+from tta_bench.measure import environment
 from tta_bench.measure.process import open_files
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
@@ -123,6 +124,7 @@ def _work(job: Job, connection: Connection, memory: int) -> None:
         if _imported_code(setup.method) != job.method_code:
             host.send(CodeChanged())
             return
+        environment.start(setup.device)
         files = Counter(open_files())
         measured = adapt(replace(setup, model=model), host)
         if left := sorted((Counter(open_files()) - files).elements()):
@@ -132,6 +134,7 @@ def _work(job: Job, connection: Connection, memory: int) -> None:
         is_expected = isinstance(error, (CellFailed, UserError))
         trace = "" if is_expected else traceback.format_exc()
         host.send(Raised(reason(error), trace[-TRACE:], is_expected))
+    environment.release(setup.device)
 
 
 def _imported_code(method: str) -> str:
