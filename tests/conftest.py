@@ -37,7 +37,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _outside_of_the_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fixtures that several tests share stand in a folder of the session."""
+    """Run fixtures that several tests share in a folder of the session."""
     before = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("session"))
     yield
@@ -46,7 +46,7 @@ def _outside_of_the_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(autouse=True)
 def _own_place(tmp_path: Path) -> Iterator[None]:
-    """Every test stands in a folder of its own, and the variables and methods that it sets end with it."""
+    """Run every test in its own folder; afterwards, reset the variables and methods that it has set."""
     folder, environment = Path.cwd(), dict(os.environ)
     os.chdir(tmp_path)
     yield

@@ -32,7 +32,7 @@ def claim(run: RunFolder, cell: Cell) -> Iterator[bool]:
             lock.acquire(timeout=0)
         if lock.is_locked:
             with tempfile.TemporaryFile(dir=run.cells):
-                pass  # NFS lists a folder anew for a process that has written to it: others' records are seen now
+                pass  # after a write, NFS refreshes its listing of the folder: records of other hosts become visible
     if not lock.is_locked:
         yield False
         return
@@ -71,7 +71,7 @@ def is_claimed(run: RunFolder, identity: str) -> bool:
     """Whether a process runs the cell with this identity."""
     try:
         return _is_locked(run.lock_file(identity))
-    except OSError:  # there is none, or it may not be read
+    except OSError:  # missing or unreadable
         return False
 
 

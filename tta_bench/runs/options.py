@@ -1,8 +1,8 @@
 """Every option of `tta-bench run`, once: the command line is made from this list, `tta_bench.run` takes it as keywords.
 
-An option that is part of what a cell is stands in `Asked` (records/asked.py), one that says where cells run in `Site`
-(site.py); both reach their place by name. All others are here. Settings of scenarios are options, too: they are
-declared by the scenarios' classes.
+Options that can change a result are fields of `Asked` (records/asked.py), those that say where cells run are fields of
+`Site` (site.py); both get there by name. All others are here. Settings of scenarios are options, too; the scenarios'
+classes declare them.
 """
 
 from __future__ import annotations
