@@ -156,7 +156,7 @@ results-digits-all: $(READY) ## make results/digits-c-5-all: all methods that th
 
 NEW := source,tent,eata,sar,tent-come,eata-come,sar-come,shot-im,rotta,rmt,sotta
 
-results-digits-new: $(READY) ## make results/digits-c-5-new: the methods of 2022 to 2025 beside those they build on (15 minutes)
+results-digits-new: $(READY) ## make results/digits-c-5-new: the methods of 2022 to 2025 beside those they build on (half an hour)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --seeds 0,1,2 --methods $(NEW) --out $(RUNS)/digits-c-5-new
 	$(BIN)/tta-bench report $(RUNS)/digits-c-5-new --format md,csv --out results/digits-c-5-new
 
