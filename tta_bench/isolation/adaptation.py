@@ -19,7 +19,7 @@ from tta_bench.isolation.adapter import Adapter, Setup
 from tta_bench.isolation.logits import Answer, answer_of
 from tta_bench.isolation.prepared import Cost, State
 from tta_bench.isolation.side_effects import Watch, threads
-from tta_bench.isolation.standby import Standby, require_predict
+from tta_bench.isolation.standby import Standby
 from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
@@ -109,7 +109,6 @@ class Pass:
 
     def __init__(self, session: Adapter, watch: Watch) -> None:
         live, device = session.setup.live or Live(), session.setup.device
-        require_predict(session.method, live)
         self.session, self.watch = session, watch
         self.adapting = Stopwatch(device)
         self.reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
@@ -167,8 +166,8 @@ class Pass:
 
 def _prepare(session: Adapter, host: Host) -> tuple[str, Cost | None]:
     """Let a method learn from source images, or load what it learned in another cell; returns which, and its cost."""
-    device, source = session.setup.device, host.source()
-    if source is None:
+    device = session.setup.device
+    if not session.method.needs_source or (source := host.source()) is None:
         return "", None
     known = host.known()
     if known is not None:
