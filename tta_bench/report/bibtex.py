@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tta_bench import plugins, static_facts
-from tta_bench.models import packaged
-from tta_bench.models.names import SUFFIXES
 from tta_bench.plugins import Group
 from tta_bench.records.cell import Cell
 from tta_bench.suites import suite as suites
@@ -69,9 +67,15 @@ def of_data(cell: Cell) -> list[Entry]:
 
 def of_model(name: str) -> list[Entry]:
     """The papers of a model's package; none for weights of one's own."""
-    if packaged.owns(name):
-        return _stated(packaged.installed(), name.partition(":")[0])
-    return [] if name.endswith(SUFFIXES) and "=" not in name else _entries(*TIMM)
+    group, (prefix, _, _) = Group("model", plugins.claims("model")), name.partition(":")
+    if prefix in group.claims:
+        return _stated(group, prefix)
+    return [] if name.endswith(".safetensors") else _entries(*TIMM)
+
+
+def is_included(model: str) -> bool:
+    """Whether a model's weights ship with tta-bench."""
+    return Group("model", plugins.claims("model")).owner(model) == plugins.OWN
 
 
 def _stated(group: Group, name: str) -> list[Entry]:

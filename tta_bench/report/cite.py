@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tta_bench.errors import UserError, some
-from tta_bench.models import packaged
-from tta_bench.plugins import OWN
 from tta_bench.records.cell import Cell
 from tta_bench.report import bibtex, latex
 from tta_bench.report.bibtex import Entry
@@ -115,7 +113,7 @@ class _Writer:
         return [head, self._cite(bibtex.of_data(cell), f"data '{kind}'"), scored]
 
     def _model(self, cell: Cell) -> list[Piece]:
-        is_own = packaged.owner(cell.spec.model) == OWN and ":" not in cell.spec.model
+        is_own = bibtex.is_included(cell.spec.model)
         own = [entry for entry in self.entries.values() if is_own and entry.key == bibtex.HARNESS]
         mean, std = ("/".join(f"{value:g}" for value in values) for values in (cell.found.mean, cell.found.std))
         after = (
