@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from tta_bench.method import Method
 
-from ._entropy import entropy, reliable, threshold_or_default
+from ._entropy import entropy, threshold_or_default
 from ._norms import norm_parameters, published_lr, set_up
 from ._optim import Sgd, Tensors, gradients
 from ._passes import Passes
@@ -88,11 +88,11 @@ class Eta(Method):
 
     def _keep(self, logits: Tensor) -> Tensor:
         """Indices of the samples that are reliable and, once something was learned, new."""
-        chosen = reliable(self.entropies(logits), self.entropy_threshold)
-        if self._familiar is None:
-            return chosen
-        likeness = F.cosine_similarity(self._familiar[None], logits[chosen].softmax(1), dim=1)
-        return chosen[likeness.abs() < self.redundancy_threshold]
+        keep = self.entropies(logits) < self.entropy_threshold
+        if self._familiar is not None:
+            likeness = F.cosine_similarity(self._familiar[None], logits.softmax(1), dim=1)
+            keep &= likeness.abs() < self.redundancy_threshold
+        return keep.nonzero().squeeze(1)
 
     def _familiarise(self, kept_logits: Tensor) -> None:
         """Move the average prediction a tenth of the way to that of the samples kept now."""
