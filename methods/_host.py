@@ -7,6 +7,9 @@ needs at once, decides on the CPU, and sends indices and numbers with `sent`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 
@@ -19,3 +22,9 @@ def sent(values: Tensor, like: Tensor) -> Tensor:
     if like.device.type != "cuda":
         return values.to(like.device)
     return values.pin_memory().to(like.device, non_blocking=True)
+
+
+def places(masks: Sequence[Tensor], like: Tensor) -> tuple[Tensor, ...]:
+    """Where each of some masks [n] on the CPU is true, as indices on the device of `like`; one copy brings them all."""
+    found = [mask.nonzero().squeeze(1) for mask in masks]
+    return sent(torch.cat(found), like).split([len(indices) for indices in found])

@@ -123,7 +123,7 @@ class Deyo(Method):
             chosen, drops = self._kept(batch, logits)
             return chosen
 
-        look = self._passes.look(batch, keep, apart=True)
+        look = self._passes.look(batch, keep)
         if look.chosen_logits is not None:
             values = entropy(look.chosen_logits)
             loss = (self._weights(values.detach(), drops) * values).mean()

@@ -22,7 +22,6 @@ class EataCome(Eata):
 
     paper = "Zhang et al., ICLR 2025"
     name = "eata-come"
-    apart = True
 
     @extends(Eata.__init__)
     def __init__(self, model: nn.Module, *, opinion_classes: int | None = None, **settings: Any) -> None:

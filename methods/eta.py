@@ -13,8 +13,6 @@ kept get no backward pass; `reset` forgets the moving average too, which the rel
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -37,7 +35,6 @@ class Eta(Method):
     passes_per_image = (1.4, 0.9)
     kind = "norms"
     published_batch_size = 64
-    apart: ClassVar[bool] = False  # whether a graph per image may save time, at the price of memory
 
     def __init__(
         self,
@@ -78,7 +75,7 @@ class Eta(Method):
 
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
-        look = self._passes.look(batch, self._keep, apart=self.apart)
+        look = self._passes.look(batch, self._keep)
         if look.chosen_logits is not None:
             self._familiarise(look.logits[look.chosen])
             values = self.entropies(look.chosen_logits)
