@@ -26,12 +26,12 @@ class Labels(NamedTuple):
     each: Tensor  # [B]
     present: Tensor  # classes
     member: Tensor  # [present classes, B]
-    count: Tensor  # [present classes, 1]
+    counts: Tensor  # [present classes, 1]
 
     @classmethod
     def of(cls, labels: Tensor) -> Labels:
-        present, row, count = labels.unique(return_inverse=True, return_counts=True)
-        return cls(labels, present, F.one_hot(row, len(present)).T, count[:, None])
+        present, row, counts = labels.unique(return_inverse=True, return_counts=True)
+        return cls(labels, present, F.one_hot(row, len(present)).T, counts[:, None])
 
 
 class BalancedStatistics:
@@ -64,7 +64,7 @@ class Layer:
 
     def _follow(self, maps: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
         """Move the statistics by a batch; returns the layer's mean and variance, through which gradients flow."""
-        present, member, count = labels.present, labels.member.to(maps), labels.count.to(maps)
+        present, member, count = labels.present, labels.member.to(maps), labels.counts.to(maps)
         rate = count.reciprocal().clamp(max=self._rate)
         within, mean = torch.var_mean(maps, (2, 3), correction=0)
         away = mean - self._class_mean[labels.each]

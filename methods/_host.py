@@ -27,4 +27,5 @@ def sent(values: Tensor, like: Tensor) -> Tensor:
 def places(masks: Sequence[Tensor], like: Tensor) -> tuple[Tensor, ...]:
     """Where each of some masks [n] on the CPU is true, as indices on the device of `like`; one copy brings them all."""
     found = [mask.nonzero().squeeze(1) for mask in masks]
-    return sent(torch.cat(found), like).split([len(indices) for indices in found])
+    together = sent(torch.cat(found), like)
+    return torch.split(together, [len(indices) for indices in found])

@@ -53,7 +53,7 @@ class Surest:
         self._make_room(int(wanted.max()))
         slots = self._entropies.shape[1]
         self._used[found] = wanted.clamp(max=slots)
-        # The old supports of these classes and the new ones, by class and then by entropy; the first of each class stay.
+        # The old supports of these classes and the new ones, by class and then by entropy; the first ones stay.
         rows = torch.cat([torch.arange(len(found)).repeat_interleave(slots), row])
         starts = (counts + slots).cumsum(0) - (counts + slots)
         first = (starts[:, None] + torch.arange(slots)).flatten()
