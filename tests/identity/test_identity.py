@@ -55,6 +55,7 @@ class Method:
         ("\n\n\nclass", "\n\nclass"),
         ("    steps: int = 3\n", "    steps: int = 3\n    slower_than_source = 200.0\n"),
         ("    steps: int = 3\n", "    steps: int = 3\n    slower_than_source: float = 200.0\n"),
+        ("    steps: int = 3\n", "    steps: int = 3\n    bibtex = '@misc{a, title = {b}}'\n"),
     ],
 )
 def test_prose_and_folders_change_nothing(old: str, new: str) -> None:
@@ -132,7 +133,7 @@ def test_the_code_that_every_method_runs_through_is_in_the_key(monkeypatch: pyte
     shapes_nothing |= {f"tta_bench.identity.{name}" for name in ("code", "syntax")}
     shapes_nothing |= {f"tta_bench.records.{name}" for name in ("cell", "conditions", "predictions", "record")}
     shapes_nothing |= {f"tta_bench.records.{name}" for name in ("plausible", "spec")}
-    reached = code._closure("tta_bench.runs.host", {"tta_bench"})
+    reached = code._closure("tta_bench.isolation.host", {"tta_bench"})
     rooms = {f"tta_bench.{room}" for room in ("data", "measure", "models", "streams")}  # hold a docstring
     assert reached - shapes_nothing - {f"tta_bench.{name}" for name in HARNESS} <= rooms
     assert all(source_file(f"tta_bench.{name}") for name in HARNESS)

@@ -17,15 +17,15 @@ from torch import Tensor
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.files import now
+from tta_bench.isolation.adaptation import adapt
+from tta_bench.isolation.adapter import Setup, in_order
+from tta_bench.isolation.logits import Answer
+from tta_bench.isolation.prepared import Cost, Prepared, State
+from tta_bench.isolation.scores import Scorer
 from tta_bench.measure.metrics import scores_of
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Measured, Record
-from tta_bench.runs.adaptation import adapt
-from tta_bench.runs.adapter import Setup, in_order
-from tta_bench.runs.logits import Answer
-from tta_bench.runs.prepared import Cost, Prepared, State
-from tta_bench.runs.scores import Scorer
 from tta_bench.streams.stream import Stream
 
 OnBatch = Callable[[int, float, NDArray[np.int32]], None]  # images done, running accuracy, this batch's predictions
@@ -52,7 +52,7 @@ class WorkHost:
 
     def __init__(self, work: Work, on_batch: OnBatch) -> None:
         self.work = work
-        self.scores = Scorer(work.stream.images.labels)
+        self.scores = Scorer()
         self._on_batch = on_batch
         self._order = list(work.stream.batches(work.setup.batch_size))
         self._waiting = iter(self._order)
@@ -77,7 +77,8 @@ class WorkHost:
         self.work.prepared.keep(self.work.cell, state, cost)
 
     def answer(self, answer: Answer) -> None:
-        self.scores.add(next(self._waiting), answer)
+        indices = next(self._waiting)
+        self.scores.add(indices, self.work.stream.images.labels[indices], answer)
         self._on_batch(self.scores.images, self.scores.accuracy, answer.prediction)
 
     def _read(self, images: ImageSet, order: list[NDArray[np.int64]]) -> Iterator[Tensor]:
