@@ -21,7 +21,7 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.runs.watcher import Watcher
 
 if TYPE_CHECKING:
-    from tta_bench.runs.workers import Workers
+    from tta_bench.isolation.pool import Workers
 
 
 class Stopped(KeyboardInterrupt):

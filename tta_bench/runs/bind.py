@@ -25,18 +25,18 @@ from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.identity.code import code_hash, harness_hash
 from tta_bench.identity.contents import content_hash
+from tta_bench.isolation.adapter import Setup
+from tta_bench.isolation.host import Work
+from tta_bench.isolation.pool import Workers
+from tta_bench.isolation.prepared import Prepared
 from tta_bench.measure import environment
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
 from tta_bench.records.cell import Cell, Found
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.adapter import Setup
-from tta_bench.runs.host import Work
-from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK
-from tta_bench.runs.workers import Workers
 from tta_bench.streams.scenarios import Material, Scenario, protocol
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 

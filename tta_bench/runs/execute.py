@@ -17,6 +17,11 @@ from tta_bench.data.images import sample_files
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
 from tta_bench.identity.contents import files_in
+from tta_bench.isolation.adapter import Adapter
+from tta_bench.isolation.host import OnBatch, Work, ignore, run_cell
+from tta_bench.isolation.pool import PATIENCE, WorkerDied
+from tta_bench.isolation.prepared import Prepared
+from tta_bench.isolation.standby import require_predict
 from tta_bench.measure import environment
 from tta_bench.measure.process import restored
 from tta_bench.models.precision import refuse_missing_bf16
@@ -29,17 +34,12 @@ from tta_bench.records.record import HERE, WORKER, Measured, Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
-from tta_bench.runs.adapter import Adapter
 from tta_bench.runs.alarms import Alarms
 from tta_bench.runs.bind import Binder, shared_binder
-from tta_bench.runs.host import OnBatch, Work, ignore, run_cell
 from tta_bench.runs.key_cache import KeyCache
-from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.resume import damage, is_finished
 from tta_bench.runs.site import Site, refuse_unwritable_cache
-from tta_bench.runs.standby import require_predict
 from tta_bench.runs.watcher import Watcher
-from tta_bench.runs.workers import PATIENCE, WorkerDied
 from tta_bench.streams.scenarios import protocol
 
 LEAST_LIMIT = 600.0  # seconds that every cell may take by default
