@@ -32,10 +32,10 @@ class Run:
 
 
 @contextmanager
-def start(options: RunOptions, command: list[str]) -> Iterator[Run]:
-    """Check a run and create its folder; `command` is noted there."""
+def start(options: RunOptions, command: list[str], *, forks: bool = False) -> Iterator[Run]:
+    """Check a run and create its folder; `command` is noted there. `forks`: see `launch`."""
     with _fleet(options) or nullcontext() as fleet:
-        yield Run(launch(options, command, fleet.check if fleet else None), fleet)
+        yield Run(launch(options, command, fleet.check if fleet else None, forks=forks), fleet)
 
 
 def _fleet(options: RunOptions) -> Fleet | None:

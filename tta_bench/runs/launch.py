@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,10 +53,13 @@ def launch(
     options: RunOptions,
     command: list[str],
     check: Callable[[list[CellSpec], Site, Path], Binder | None] | None = None,
+    *,
+    forks: bool = False,
 ) -> Launch:
     """Check a run and create its folder; for a fresh start, an old folder is moved aside first.
 
     `check` refuses wrong data, weights or settings; by default this process does so, and keeps what it has loaded.
+    With `forks` this process holds nothing but tta-bench, so that the first worker may be a copy of it.
     """
     given = options.to_json()
     suite, options, chosen = resolve(options)
@@ -70,7 +74,8 @@ def launch(
         output.refuse_unfit(folder, suite.name)
         damaged = Store(folder).set_damaged_aside()
     if options.fresh or len(finished(requests, site, Store(folder))) < len(requests):
-        binder = (check or _checked)(requests, site, folder)  # before an old folder is moved, or a new one made
+        check = check or partial(_checked, forks=forks)
+        binder = check(requests, site, folder)  # before an old folder is moved, or a new one made
     old = Store(folder).set_aside() if options.fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
@@ -79,12 +84,12 @@ def launch(
     return Launch(suite, requests, site, store, binder, old, damaged)
 
 
-def _checked(requests: list[CellSpec], site: Site, folder: Path) -> Binder:
+def _checked(requests: list[CellSpec], site: Site, folder: Path, *, forks: bool) -> Binder:
     """A binder whose site has everything that is requested."""
     require("torch")
-    workers = Workers()
+    workers = Workers(forks=forks)
     if not site.in_process:
-        workers.warm_up()  # it imports torch while this process does
+        workers.warm_up()  # before this process reads images and labels
     from tta_bench.runs.bind import Binder
     from tta_bench.runs.execute import refuse_unfit
 
