@@ -24,7 +24,7 @@ class Watch:
     """Notes what a method did besides adapting, with one remark for each kind of violation."""
 
     def __init__(self, method: Method, model: nn.Module, present: Set[threading.Thread], source: nn.Module) -> None:
-        """`present` are the threads that ran before the method was built; `model` is a copy of `source`."""
+        """`present` are the threads that ran before the method was built; `model` was copied from `source`."""
         require_plain_values(method)
         self.remarks: list[str] = [method.caveat] if method.caveat else []
         self._note_threads(present)
@@ -68,7 +68,7 @@ class Watch:
         source = self._source.get(name)
         if source is None or (source.device, source.dtype) != (weight.device, weight.dtype):
             return False
-        return torch.equal(source, weight)
+        return source.data_ptr() != weight.data_ptr() and torch.equal(source, weight)  # not with itself
 
     def _note_threads(self, before: Set[threading.Thread]) -> None:
         if threads() - before:
