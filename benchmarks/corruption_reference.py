@@ -5,8 +5,8 @@
 
 `imagecorruptions` holds the released functions of ImageNet-C for images of any size. It changed two of them:
 elastic_transform has other lengths and no affine map, and pixelate enlarges without averaging. Those two are not
-compared here. The JSON keeps what tests need where the package is missing: the differences that were found, statistics of the
-reference's images, and the strength of each octave of detail in the photographs of frost.
+compared here. The JSON keeps what tests need where the package is missing: the differences that were found, statistics
+of the reference's images, and the strength of each octave of detail in the photographs of frost.
 """
 
 from __future__ import annotations
