@@ -19,7 +19,7 @@ from tta_bench.isolation.adapter import Adapter, Setup
 from tta_bench.isolation.logits import Answer, answer_of
 from tta_bench.isolation.prepared import Cost, State
 from tta_bench.isolation.side_effects import Watch, threads
-from tta_bench.isolation.standby import Standby, require_predict
+from tta_bench.isolation.standby import Standby
 from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
@@ -82,7 +82,6 @@ class Pass:
         self._prepared, self._cost = _prepare(session, host)
         if self._cost is not None:
             memory.start(device)  # the memory of preparing once is not the memory of adapting
-        require_predict(session.method, live)
         self._watch = Watch(session.method, session.model, present)
         self._adapting = Stopwatch(device)
         self.reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
@@ -173,8 +172,8 @@ class Pass:
 
 def _prepare(session: Adapter, host: Host) -> tuple[str, Cost | None]:
     """Let a method learn from source images, or load what it learned in another cell; returns which, and its cost."""
-    device, source = session.setup.device, host.source()
-    if source is None:
+    device = session.setup.device
+    if not session.method.needs_source or (source := host.source()) is None:
         return "", None
     known = host.known()
     if known is not None:
