@@ -37,7 +37,7 @@ from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK
 from tta_bench.runs.workers import Workers
-from tta_bench.streams.scenarios import Material, Scenario, protocol
+from tta_bench.streams.scenarios import Material, Scenario, protocol, scenario_code
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
@@ -73,6 +73,7 @@ class Binder:
         self._images: dict[tuple[object, ...], ImageSet] = {}
         self._sources: dict[tuple[object, ...], ImageSet] = {}
         self._last_made: tuple[tuple[object, ...], list[Part]] = ((), [])
+        self._last_extras: tuple[tuple[object, ...], list[Part]] = ((), [])
         self._fingerprints: dict[int, tuple[ImageSet, str]] = {}
 
     @cached_property
@@ -104,7 +105,7 @@ class Binder:
             mean=model.mean,
             std=model.std,
             device=self.device.type,
-            harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code, _scenario_code(spec)])),
+            harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code, scenario_code(protocol(spec))])),
             images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
         )
         return Work(Cell(asked, found), setup, stream, source, self.site.readers, self._prepared)
@@ -154,7 +155,7 @@ class Binder:
 
     def _model_name(self, spec: CellSpec) -> str:
         dataset = self.dataset(spec)
-        names = {model_name(spec, task, dataset) for task in spec.tasks}
+        names = {model_name(spec, task, dataset) for task in protocol(spec).tasks_of(spec.tasks)}
         refuse_many_models(spec, names)
         return next(iter(names))
 
@@ -173,8 +174,18 @@ class Binder:
         scenario = protocol(spec)
         if scenario.makes_images:
             return self._made(spec, scenario, on_cache)
-        levels = [(task, level) for task in spec.tasks for level in scenario.severities]
-        return [Part(task, self.images(spec, task, level, on_cache)) for task, level in levels]
+        levels = [(task, level) for task in scenario.tasks_of(spec.tasks) for level in scenario.severities]
+        own = [Part(task, self.images(spec, task, level, on_cache)) for task, level in levels]
+        return [*own, *self._extras(spec, scenario, on_cache)]
+
+    def _extras(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
+        """The parts that a scenario adds to the tasks, in the model's input size; listed once."""
+        name = (*self._sized_name(spec), scenario.name, spec.tasks)
+        if self._last_extras[0] != name:
+            found = scenario.extras(self.material(spec)._replace(dataset=self.sized(spec)))
+            cached = [self._cached(part.images, f"{spec.suite}-{part.task}", part.task, on_cache) for part in found]
+            self._last_extras = name, [replace(part, images=one) for part, one in zip(found, cached, strict=True)]
+        return self._last_extras[1]
 
     def material(self, spec: CellSpec) -> Material:
         """What a scenario makes a stream of."""
@@ -259,9 +270,3 @@ def _describe(spec: CellSpec, dataset: Dataset) -> dict[str, Any]:
         **({"transform": dataset.transform.describe()} if dataset.transform else {}),
         **({"made_by": maker} if not protocol(spec).makes_images and (maker := dataset.made_by()) else {}),
     }
-
-
-def _scenario_code(spec: CellSpec) -> str:
-    """A hash of the code that makes a stream's images, if the dataset's own code does not."""
-    module = protocol(spec).image_code
-    return code_hash(module) if module else ""

@@ -26,7 +26,7 @@ from tta_bench.models import names
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import BY_TASK
-from tta_bench.streams.scenarios import Material, protocol
+from tta_bench.streams.scenarios import Material, protocol, scenario_code
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow")  # their versions affect embedded and decoded images
 
@@ -75,12 +75,14 @@ def stamps(spec: CellSpec, site: Site, needs_source: bool) -> dict[str, str] | N
     dataset = _dataset(json.dumps(spec.data), spec.tasks, site.data_root)
     model = dataset.model_for(spec.tasks[0]) if spec.model == BY_TASK else spec.model
     material = Material(dataset, spec.data, spec.suite, spec.seed, spec.tasks, site.data_root)
-    places = protocol(spec).places(material)
+    scenario = protocol(spec)
+    places = scenario.places(material)
     found = {
         "model": names.stamp(model or ""),
         "images": _places(places),
         "source": _places([dataset.source_places(spec.tasks[0])]) if needs_source else "",
         "code": f"{tta_bench.__version__} {harness_hash()} {code_hash(dataset.code, kinds().packages())}",
+        "scenario": scenario_code(scenario),
         "method": registry.installed().code(spec.method),
         "packages": _versions(),
         "device": site.device_stamp(),
