@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -133,8 +134,13 @@ class Record(_Ended):
         laps, size = self.measured.batch_seconds, self.cell.spec.batch_size
         adapted = self.measured.adapted_batches
         timed = [batch for batch in (range(len(laps)) if adapted is None else adapted) if batch > 0] or [0]
-        last = len(laps) - 1
-        images = sum(self.scores.samples - size * last if batch == last else size for batch in timed)
+        last, samples = len(laps) - 1, self.scores.samples
+        if adapted is None:  # batches that end with tasks may be short anywhere
+            images: float = samples - size if last else samples
+        elif len(laps) == math.ceil(samples / size):
+            images = sum(samples - size * last if batch == last else size for batch in timed)
+        else:
+            images = len(timed) * samples / len(laps)
         return 1000 * sum(laps[batch] for batch in timed) / max(images, 1)
 
     def to_bytes(self) -> bytes:

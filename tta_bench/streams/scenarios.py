@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from tta_bench.checked.options import option
 from tta_bench.checked.readers import positive, ratio
 from tta_bench.errors import UserError
-from tta_bench.identity.code import code_hash
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -298,11 +297,6 @@ def _composed(text: str) -> Scenario:
     # Imported by its name: the code of the seven scenarios' keys must not depend on it.
     found = import_module("tta_bench.streams.composition").compose(text)
     return SCENARIOS[found.name]() if found.name in SCENARIOS else cast(Scenario, found)
-
-
-def scenario_code(scenario: Scenario) -> str:
-    """A hash of the modules that make this scenario's streams and no others; empty if there are none."""
-    return "+".join(code_hash(module) for module in scenario.code)
 
 
 def protocol(spec: CellSpec) -> Scenario:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from tta_bench.errors import CellFailed, UserError
+from tta_bench.isolation.adapter import Adapter
 from tta_bench.method import Method
 from tta_bench.models.precision import autocast
 from tta_bench.records.live import Live
-from tta_bench.runs.adapter import Adapter
 
 
 class Standby:
@@ -45,15 +45,15 @@ class Standby:
             return method.predict(batch).detach()
 
 
-def require_predict(method: Method, live: Live) -> None:
+def require_predict(method: Method, live: Live, *, freezes: bool = False) -> None:
     """Refuse a method that could not answer a batch without adapting."""
     cls = type(method)
     is_default = cls.predict is Method.predict and cls.features is Method.features
-    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1
+    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1 or freezes
     if needs_it and is_default and not isinstance(getattr(method, "model", None), nn.Module):
         raise UserError(
-            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy: "
-            f"define predict, or use --busy source"
+            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy or frozen: "
+            f"define predict, or use --busy source or a stream without freeze"
         )
 
 

@@ -1,7 +1,7 @@
 """One method over one stream: a fresh model, a fresh method, one pass. Only `adapt` is inside the timer.
 
 Batches come from a host, and answers go back to it. Nothing here has a label of the stream or a file of the run: the
-host may be in another process (worker.py).
+host may be in another process (child.py).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from tta_bench.data import loading
+from tta_bench.isolation.adapter import Adapter, Setup
+from tta_bench.isolation.logits import Answer, answer_of
+from tta_bench.isolation.prepared import Cost, State
+from tta_bench.isolation.side_effects import Watch, threads
+from tta_bench.isolation.standby import Standby, require_predict
 from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.process import restored
 from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Measured
-from tta_bench.runs.adapter import Adapter, Setup
-from tta_bench.runs.logits import Answer, answer_of
-from tta_bench.runs.prepared import Cost, State
-from tta_bench.runs.side_effects import Watch, threads
-from tta_bench.runs.standby import Standby, require_predict
 from tta_bench.streams.schedule import Schedule
 
 FEW = 50  # batches of a stream in which counting the operations of one batch more costs little
@@ -77,10 +77,11 @@ def _adapt(setup: Setup, host: Host) -> Measured:
         memory.start(device)  # the memory of preparing once is not the memory of adapting
     seen = Pass(session, Watch(method, session.model, present))
     seen.run(host)
+    skips = setup.live is not None or setup.running.freeze_after is not None
     measured = Measured(
         score_point=method.score_point,
         needs_source=method.needs_source,
-        resets=method.resets,
+        resets=seen.own_resets,
         reset_batches=seen.reset_batches,
         seconds={
             "adapt": seen.adapting.total,
@@ -90,8 +91,8 @@ def _adapt(setup: Setup, host: Host) -> Measured:
             "build": building.total,
         },
         batch_seconds=seen.laps,
-        adapted_batches=seen.timetable.adapted if setup.live else None,
-        schedule=schedule_digest(seen.timetable.adapted) if setup.live else "",
+        adapted_batches=seen.timetable.adapted if skips else None,
+        schedule=schedule_digest(seen.timetable.adapted) if skips else "",
         sample_forwards=seen.counted.sample_forwards,
         sample_backwards=seen.counted.sample_backwards,
         prepared=how,
@@ -109,7 +110,7 @@ class Pass:
 
     def __init__(self, session: Adapter, watch: Watch) -> None:
         live, device = session.setup.live or Live(), session.setup.device
-        require_predict(session.method, live)
+        require_predict(session.method, live, freezes=session.setup.running.freeze_after is not None)
         self.session, self.watch = session, watch
         self.adapting = Stopwatch(device)
         self.reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
@@ -118,6 +119,7 @@ class Pass:
         self.laps: list[float] = []
         self.reset_batches: list[int] = []
         self._last = torch.empty(0)
+        self._resets = 0  # of the method itself, before the stream last reset it
 
     def run(self, host: Host) -> None:
         """Answer all batches of a host."""
@@ -128,7 +130,9 @@ class Pass:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                turn = self.timetable.next()
+                self._reset(len(self.laps))
+                freeze = setup.running.freeze_after
+                turn = self.timetable.next(is_frozen=freeze is not None and images >= freeze)
                 if turn == "adapt":
                     logits = self._adapt(batch)
                 else:
@@ -138,6 +142,17 @@ class Pass:
                 host.answer(answer_of(logits, len(batch), setup.num_classes, after=images))
                 images += len(batch)
                 self._last = batch
+
+    @property
+    def own_resets(self) -> int:
+        """How often the method itself has returned to the source weights."""
+        return self._resets + self.session.method.resets
+
+    def _reset(self, batch: int) -> None:
+        """Return the method to its start, if the stream does so before this batch; not timed."""
+        if self.session.setup.resets_before(batch):
+            self._resets = self.own_resets
+            self.session.method.reset()
 
     def _adapt(self, batch: Tensor) -> Tensor:
         counted, method = self.counted, self.session.method

@@ -19,6 +19,7 @@ from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 from tta_bench.registry import build_method
+from tta_bench.streams.scenarios import Running
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,13 @@ class Setup(Asked):
     device: torch.device
     model_name: str = ""  # by which another process can load the model
     live: Live | None = None  # None: the stream waits, and the method adapts to every batch
+    running: Running = Running()
+    resets: tuple[int, ...] = ()  # batches before which the method is reset, beside those of `running`
+
+    def resets_before(self, batch: int) -> bool:
+        """Whether the stream resets the method before this batch."""
+        every = self.running.reset_every
+        return batch in self.resets or (every > 0 and batch > 0 and batch % every == 0)
 
 
 class Adapter:
