@@ -19,7 +19,7 @@ from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 from tta_bench.registry import build_method
-from tta_bench.streams.scenarios import Running
+from tta_bench.streams.scenarios import PLAIN, Running
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Setup(Asked):
     device: torch.device
     model_name: str = ""  # by which another process can load the model
     live: Live | None = None  # None: the stream waits, and the method adapts to every batch
-    running: Running = Running()
+    running: Running = PLAIN
     resets: tuple[int, ...] = ()  # batches before which the method is reset, beside those of `running`
 
     def resets_before(self, batch: int) -> bool:

@@ -52,8 +52,8 @@ def require_predict(method: Method, live: Live, *, freezes: bool = False) -> Non
     needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1 or freezes
     if needs_it and is_default and not isinstance(getattr(method, "model", None), nn.Module):
         raise UserError(
-            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy or frozen: "
-            f"define predict, or use --busy source or a stream without freeze"
+            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy or "
+            f"frozen: define predict, or use --busy source or a stream without freeze"
         )
 
 

@@ -57,7 +57,7 @@ class Measured:
     reset_batches: list[Whole] = field(default_factory=list)  # the batches after which the method reset itself, from 0
     seconds: dict[str, Seconds] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
     batch_seconds: list[Seconds] = field(default_factory=list)  # inside adapt; 0 for a batch that was only predicted
-    adapted_batches: list[Whole] | None = None  # of a live stream, from 0; None: all
+    adapted_batches: list[Whole] | None = None  # of a live or frozen stream, from 0; None: all
     schedule: str = ""  # digest of these
     sample_forwards: Whole = 0  # inside adapt
     sample_backwards: Whole = 0

@@ -88,7 +88,8 @@ def refuse_unfit(specs: Sequence[CellSpec], binder: Binder) -> None:
     for spec in rows.values():
         with restored():
             built = Adapter(replace(binder.setup(spec), device=torch.device("cpu")), shares_weights=True)
-            require_predict(built.method, spec.live or Live())
+            freezes = built.setup.running.freeze_after is not None
+            require_predict(built.method, spec.live or Live(), freezes=freezes)
 
 
 class Cells:

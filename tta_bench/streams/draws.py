@@ -24,7 +24,8 @@ class Draws:
     def uniform(self, *shape: int) -> Floats:
         """Numbers strictly between 0 and 1."""
         raw = np.asarray(self._bits.random_raw(int(np.prod(shape))), np.uint64)
-        return ((raw >> np.uint64(11)).astype(np.float64) + 0.5).reshape(shape) * 2.0**-53
+        found: Floats = ((raw >> np.uint64(11)).astype(np.float64) + 0.5).reshape(shape) * 2.0**-53
+        return found
 
     def below(self, n: int) -> int:
         """A whole number from 0 to n - 1."""

@@ -63,6 +63,9 @@ class Running:
     freeze_after: int | None = None  # images to adapt to; None: all
 
 
+PLAIN = Running()
+
+
 @dataclass(frozen=True)
 class Scenario:
     """How tasks become streams: a pure function of the tasks, the suite's name and the seed.
@@ -103,7 +106,7 @@ class Scenario:
 
     @property
     def running(self) -> Running:
-        return Running()
+        return PLAIN
 
     @property
     def makes_images(self) -> bool:

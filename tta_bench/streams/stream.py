@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tta_bench.data.images import ImageSet, Joined
 from tta_bench.errors import UserError
-from tta_bench.streams.scenarios import Plan, Running, Scenario
+from tta_bench.streams.scenarios import PLAIN, Plan, Running, Scenario
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Stream:
     digest: str
     is_part: bool = False  # cut short by a limit
     borders: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))  # where tasks start
-    running: Running = Running()
+    running: Running = PLAIN
 
     def batches(self, batch_size: int) -> Iterator[NDArray[np.int64]]:
         """Positions in the image set, batch by batch; the last batch may be short, of each task if it cuts there."""
@@ -77,9 +77,7 @@ def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part]
     return Stream(tasks, images, order, known, len(order) < len(whole.order), borders, running)
 
 
-def _first_of_each(
-    stream: Stream, limit: int, laps: NDArray[np.int64] | None, *, spread: bool
-) -> NDArray[np.int64]:
+def _first_of_each(stream: Stream, limit: int, laps: NDArray[np.int64] | None, *, spread: bool) -> NDArray[np.int64]:
     """Positions of the first `limit` images of each task in each lap, so that a short run covers every task.
 
     With `spread` they are spaced evenly over the whole stream.

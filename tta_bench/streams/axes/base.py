@@ -53,10 +53,11 @@ class Choice:
 
     def __str__(self) -> str:
         """The choice as a command line has it; settings at their defaults are left out."""
-        first, *others = [*fields(self), None]
-        changed = [f"{f.name}={_text(getattr(self, f.name))}" for f in others if f and not self._is_default(f)]
-        if first is not None and not self._is_default(first):
-            changed = [_text(getattr(self, first.name)), *changed]
+        changed = [
+            _text(getattr(self, f.name)) if number == 0 else f"{f.name}={_text(getattr(self, f.name))}"
+            for number, f in enumerate(fields(self))
+            if not self._is_default(f)
+        ]
         return ":".join([self.word, *([",".join(changed)] if changed else [])])
 
     def _is_default(self, f: Field[Any]) -> bool:

@@ -74,7 +74,9 @@ class Classes(Labels):
 
         mixed = permutation(len(labels), *names, self.word)
         classes, number = np.unique(labels[mixed], return_inverse=True)
-        rank = permutation(len(classes), *names, self.word, "classes") if self.by == "random" else np.arange(len(classes))
+        rank = (
+            permutation(len(classes), *names, self.word, "classes") if self.by == "random" else np.arange(len(classes))
+        )
         return mixed[np.argsort(rank[number], kind="stable")]
 
 
