@@ -128,7 +128,8 @@ class Binder:
         """The dataset of a spec, before its images are sized for a model."""
         name = json.dumps(spec.data, sort_keys=True)
         if name not in self._datasets:
-            self._datasets[name] = open_dataset(spec.data, spec.tasks, self.site.data_root)
+            tasks = protocol(spec).tasks_of(spec.tasks)
+            self._datasets[name] = open_dataset(spec.data, tasks, self.site.data_root)
         return self._datasets[name]
 
     def sized(self, spec: CellSpec) -> Dataset:

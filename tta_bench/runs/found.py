@@ -46,7 +46,8 @@ class Request:
 
     @cached_property
     def dataset(self) -> Dataset:
-        return _dataset(json.dumps(self.spec.data), self.spec.tasks, self.site.data_root)
+        tasks = protocol(self.spec).tasks_of(self.spec.tasks)
+        return _dataset(json.dumps(self.spec.data), tasks, self.site.data_root)
 
     @property
     def material(self) -> Material:

@@ -13,12 +13,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tta_bench import plugins
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, did_you_mean, third_party
 from tta_bench.plugins import Group
 from tta_bench.streams.axes import domains, labels, prior, running
 from tta_bench.streams.axes.base import AXES, Choice, Names, Segment
 from tta_bench.streams.presets import PRESETS
-from tta_bench.streams.scenarios import Material, Plan, Running, Scenario
+from tta_bench.streams.scenarios import SCENARIOS, Material, Plan, Running, Scenario
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+ALONE = {"single": "use --batch-size 1", "ccc": "its images are made for its own stream"}
+LONGEST = 100_000_000  # images of a stream
 CLEAN = "clean"  # the name of the part with clean images
 OWN: dict[str, type[Choice]] = {
     choice.word: choice
@@ -58,6 +60,8 @@ def find(word: str) -> type[Choice] | str:
         return OWN[word]
     if word in PRESETS:
         return PRESETS[word]
+    if word in SCENARIOS:
+        raise UserError(f"scenario '{word}' stands alone and cannot be combined ({ALONE.get(word, 'see docs')})")
     if word not in strangers().claims:
         raise UserError(f"unknown scenario '{word}'{did_you_mean(word, words())}")
     found = strangers().load_object(word)
@@ -69,6 +73,29 @@ def find(word: str) -> type[Choice] | str:
             f"tta_bench.streams.axes.base.Choice with this word and one of the axes {', '.join(AXES)}"
         )
     return found
+
+
+def catalogue() -> tuple[list[tuple[type[Choice], str]], list[tuple[str, str, str]], list[str]]:
+    """All choices and all presets, each with its package, and what is wrong with those that cannot be used."""
+    choices = [(choice, plugins.OWN) for choice in OWN.values()]
+    presets = [(name, text, plugins.OWN) for name, text in PRESETS.items()]
+    problems = []
+    for name in strangers().names():
+        try:
+            found = find(name)
+        except UserError as error:
+            problems.append(str(error))
+            continue
+        if isinstance(found, str):
+            presets.append((name, found, strangers().owner(name)))
+        else:
+            choices.append((found, strangers().owner(name)))
+    return choices, presets, problems
+
+
+def presets_of(name: str) -> list[str]:
+    """The presets that a composition's name is the composition of."""
+    return [word for word, text in PRESETS.items() if compose(text).name == name]
 
 
 def compose(text: str) -> Composition:
@@ -208,11 +235,14 @@ class Composition(Scenario):
         listed = list(dict.fromkeys(tasks[: len(parts)]))
         order = self.on("order", domains.TaskOrder()).of(listed, names)
         laps = self.on("laps", domains.Laps(1)).laps
+        if (images := laps * sum(map(len, parts))) > LONGEST:
+            raise UserError(f"{self.name}: a stream of {images:,} images is longer than {LONGEST:,}: use fewer laps")
         pieces: list[Ints] = []
         starts: list[int] = []
         for lap in range(laps):
             starts.append(sum(map(len, pieces)))
-            pieces += self._lap(parts, clean, order, labels, (*names, "lap", lap) if lap else names)
+            with third_party(f"--scenario {self.name}"):  # a choice may be a stranger's
+                pieces += self._lap(parts, clean, order, labels, (*names, "lap", lap) if lap else names)
         whole = np.concatenate(pieces).astype(np.int64)
         borders = np.cumsum([0, *map(len, pieces[:-1])])
         return Plan(whole, borders, np.array(starts))

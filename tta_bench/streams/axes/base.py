@@ -86,6 +86,11 @@ class Choice:
         return cls(**found)
 
     @classmethod
+    def usage(cls) -> str:
+        """Its settings with their defaults, the first one as it may be given."""
+        return ", ".join(f"{f.name}={'…' if default_of(f) is None else _text(default_of(f))}" for f in fields(cls))
+
+    @classmethod
     def example(cls) -> str:
         """A value for the first setting."""
         return str(fields(cls)[0].metadata["metavar"] or "VALUE") if fields(cls) else ""

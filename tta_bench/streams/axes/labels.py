@@ -32,7 +32,9 @@ class Labels(Choice):
 
     def arrange(self, segment: Segment, labels: Ints) -> Ints:
         """The positions of a segment in stream order; `labels` are those of all positions."""
-        return segment.positions[self.order(labels[segment.positions], segment.names)]
+        import numpy as np
+
+        return segment.positions[np.asarray(self.order(labels[segment.positions], segment.names), np.int64)]
 
 
 @dataclass(frozen=True)
