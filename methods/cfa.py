@@ -43,6 +43,13 @@ class Cfa(Method):
     """Alignment of moments and class means of the features with those of source images."""
 
     paper = "Kojima et al., IJCAI 2022"
+    bibtex = """@inproceedings{kojima2022cfa,
+        title = {Robustifying Vision Transformer without Retraining from Scratch by Test-Time Class-Conditional Feature
+            Alignment},
+        author = {Kojima, Takeshi and Matsuo, Yutaka and Iwasawa, Yusuke},
+        booktitle = {International Joint Conference on Artificial Intelligence},
+        year = {2022},
+    }"""
     adapts = "all norm layers"
     passes = "1 forward, 1 backward"
     passes_per_image = (1, 1)

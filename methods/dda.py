@@ -46,6 +46,12 @@ class Dda(Method):
     """
 
     paper = "Gao et al., CVPR 2023"
+    bibtex = """@inproceedings{gao2023dda,
+        title = {Back to the Source: Diffusion-Driven Adaptation to Test-Time Corruption},
+        author = {Gao, Jin and Zhang, Jialing and Liu, Xihui and Darrell, Trevor and Shelhamer, Evan and Wang, Dequan},
+        booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+        year = {2023},
+    }"""
     adapts = "nothing: images are redrawn"
     passes = "2 forwards; 50 forwards and backwards of a diffusion model"
     passes_per_image = (3200, 3200)  # 50 of a U-Net, each about 64 of a ViT-B/16

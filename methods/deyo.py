@@ -46,6 +46,13 @@ class Deyo(Method):
     """
 
     paper = "Lee et al., ICLR 2024"
+    bibtex = """@inproceedings{lee2024deyo,
+        title = {Entropy is not Enough for Test-Time Adaptation: From the Perspective of Disentangled Factors},
+        author = {Lee, Jonghyun and Jung, Dahuin and Lee, Saehyung and Park, Junsung and Shin, Juhyeon and Hwang, Uiwon
+            and Yoon, Sungroh},
+        booktitle = {International Conference on Learning Representations},
+        year = {2024},
+    }"""
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 1 of reliable samples with shape destroyed; 1 forward and backward of kept samples"
     passes_per_image = (2.5, 0.7)

@@ -62,6 +62,12 @@ class Dpal(Method):
     """
 
     paper = "Tang et al., ECCV 2024"
+    bibtex = """@inproceedings{tang2024dpal,
+        title = {Dual-Path Adversarial Lifting for Domain Shift Correction in Online Test-time Adaptation},
+        author = {Tang, Yushun and Chen, Shuoshuo and Lu, Zhihe and Wang, Xinchao and He, Zhihai},
+        booktitle = {European Conference on Computer Vision},
+        year = {2024},
+    }"""
     adapts = "norm layers but those of late blocks, shift tokens, prediction networks"
     passes = "1 forward and backward; 1 of each for reliable samples"
     passes_per_image = (2, 2)

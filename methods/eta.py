@@ -32,6 +32,13 @@ class Eta(Method):
     """Entropy minimisation over the samples that pass both filters, weighted by how sure they are."""
 
     paper = "Niu et al., ICML 2022"
+    bibtex = """@inproceedings{niu2022eata,
+        title = {Efficient Test-Time Model Adaptation without Forgetting},
+        author = {Niu, Shuaicheng and Wu, Jiaxiang and Zhang, Yifan and Chen, Yaofo and Zheng, Shijian and Zhao, Peilin
+            and Tan, Mingkui},
+        booktitle = {International Conference on Machine Learning},
+        year = {2022},
+    }"""
     adapts = "all norm layers"
     passes = "1 forward; 1 forward and backward of kept samples"
     passes_per_image = (1.4, 0.9)

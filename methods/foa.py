@@ -51,6 +51,12 @@ class Foa(Method):
     """
 
     paper = "Niu et al., ICML 2024"
+    bibtex = """@inproceedings{niu2024foa,
+        title = {Test-Time Model Adaptation with Only Forward Passes},
+        author = {Niu, Shuaicheng and Miao, Chunyan and Chen, Guohao and Wu, Pengcheng and Zhao, Peilin},
+        booktitle = {International Conference on Machine Learning},
+        year = {2024},
+    }"""
     adapts = "prompt tokens, a shift of the classifier's input"
     passes = "28 forwards"
     passes_per_image = (28, 0)

@@ -37,6 +37,12 @@ class Lame(Method):
     """Labels of a batch that agree with the model and with those of similar images."""
 
     paper = "Boudiaf et al., CVPR 2022"
+    bibtex = """@inproceedings{boudiaf2022lame,
+        title = {Parameter-free Online Test-time Adaptation},
+        author = {Boudiaf, Malik and Mueller, Romain and Ben Ayed, Ismail and Bertinetto, Luca},
+        booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+        year = {2022},
+    }"""
     adapts = "nothing: the predictions are corrected"
     passes = "1 forward"
     passes_per_image = (1, 0)

@@ -44,6 +44,12 @@ class Roid(Method):
     """
 
     paper = "Marsden et al., WACV 2024"
+    bibtex = r"""@inproceedings{marsden2024roid,
+        title = {Universal Test-time Adaptation through Weight Ensembling, Diversity Weighting, and Prior Correction},
+        author = {Marsden, Robert A. and D{\"o}bler, Mario and Yang, Bin},
+        booktitle = {IEEE/CVF Winter Conference on Applications of Computer Vision},
+        year = {2024},
+    }"""
     adapts = "all norm layers, pulled back to source"
     passes = "1 forward; 1 forward and backward of kept samples; 1 of each of their views"
     passes_per_image = (2.3, 1.3)

@@ -56,6 +56,12 @@ class Rotta(Method):
     """Self-training by a weight-averaged teacher on a memory that weighs timeliness and certainty."""
 
     paper = "Yuan et al., CVPR 2023"
+    bibtex = """@inproceedings{yuan2023rotta,
+        title = {Robust Test-Time Adaptation in Dynamic Scenarios},
+        author = {Yuan, Longhui and Xie, Binhui and Li, Shuang},
+        booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+        year = {2023},
+    }"""
     adapts = "all norm layers and BatchNorm statistics; a teacher follows them"
     passes = "1 forward; 2 forwards and 1 backward of the memory at each update"
     passes_per_image = (3, 1)

@@ -42,6 +42,13 @@ class Sar(Method):
     """
 
     paper = "Niu et al., ICLR 2023"
+    bibtex = """@inproceedings{niu2023sar,
+        title = {Towards Stable Test-Time Adaptation in Dynamic Wild World},
+        author = {Niu, Shuaicheng and Wu, Jiaxiang and Zhang, Yifan and Wen, Zhiquan and Chen, Yaofo and Zhao, Peilin
+            and Tan, Mingkui},
+        booktitle = {International Conference on Learning Representations},
+        year = {2023},
+    }"""
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 2 forwards and backwards of reliable samples"
     passes_per_image = (2, 1.8)

@@ -44,6 +44,13 @@ class ShotIm(Method):
     """Information maximisation: low entropy of each prediction, high entropy of their mean."""
 
     paper = "Liang et al., ICML 2020"
+    bibtex = """@inproceedings{liang2020shot,
+        title = {Do We Really Need to Access the Source Data? Source Hypothesis Transfer for Unsupervised Domain
+            Adaptation},
+        author = {Liang, Jian and Hu, Dapeng and Feng, Jiashi},
+        booktitle = {International Conference on Machine Learning},
+        year = {2020},
+    }"""
     adapts = "all norm layers, or all but the classifier"
     passes = "1 forward, 1 backward"
     passes_per_image = (1, 1)

@@ -41,6 +41,12 @@ class Sotta(Method):
     """Sharpness-aware entropy minimisation over a class-balanced memory of confident images."""
 
     paper = "Gong et al., NeurIPS 2023"
+    bibtex = """@inproceedings{gong2023sotta,
+        title = {SoTTA: Robust Test-Time Adaptation on Noisy Data Streams},
+        author = {Gong, Taesik and Kim, Yewon and Lee, Taeckyung and Chottananurak, Sorn and Lee, Sung-Ju},
+        booktitle = {Advances in Neural Information Processing Systems},
+        year = {2023},
+    }"""
     adapts = "norm layers but those of late blocks; BatchNorm statistics"
     passes = "1 forward; 2 forwards and backwards of the memory at the end of a window"
     passes_per_image = (2.5, 1.5)

@@ -41,6 +41,12 @@ class Tribe(Method):
     """Self-training of BatchNorm layers with class-balanced statistics and a source anchor."""
 
     paper = "Su et al., AAAI 2024"
+    bibtex = """@inproceedings{su2024tribe,
+        title = {Towards Real-World Test-Time Adaptation: Tri-Net Self-Training with Balanced Normalization},
+        author = {Su, Yongyi and Xu, Xun and Jia, Kui},
+        booktitle = {AAAI Conference on Artificial Intelligence},
+        year = {2024},
+    }"""
     adapts = "BatchNorm layers, and statistics per class"
     passes = "2 forwards; 2 forwards and backwards"
     passes_per_image = (4, 2)

@@ -35,7 +35,21 @@ exit status: 0 success, 1 a cell failed, 2 invalid input, unusable files or a fa
 
 # The modules of all commands, in the order of --help.
 VERBS = (
-    *("run", "status", "report", "compare", "verify", "pack", "board", "list_", "suite", "check", "download", "tune"),
+    *(
+        "run",
+        "status",
+        "report",
+        "compare",
+        "verify",
+        "cite",
+        "pack",
+        "board",
+        "list_",
+        "suite",
+        "check",
+        "download",
+        "tune",
+    ),
     *("train_source", "make_corrupted", "calibrate", "inspect_", "figure", "export", "timing", "profile", "work"),
 )
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
+from tta_bench.method import Method
 from tta_bench.models.precision import autocast, compiled
 from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
@@ -45,11 +46,14 @@ class Setup(Asked):
 
 
 class Adapter:
-    """A fresh model and a fresh method on it."""
+    """A fresh model and a fresh method on it; or a method that its caller has built, on the model that it has."""
 
-    def __init__(self, setup: Setup, *, shares_weights: bool = False) -> None:
+    def __init__(self, setup: Setup, *, shares_weights: bool = False, built: Method | None = None) -> None:
         """With `shares_weights` the model's weights are not copied, so nothing may be adapted."""
         self.setup = setup
+        if built is not None:
+            self.model, self.method = built.model, built
+            return
         self.model = setup.model.fresh(setup.device, setup.class_mask, shares_weights=shares_weights)
         if setup.compile:
             self.model = compiled(self.model)
