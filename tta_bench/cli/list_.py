@@ -207,7 +207,8 @@ def _metrics() -> None:
 
 
 def _scenarios() -> None:
-    from tta_bench.streams.composition import AXES, catalogue
+    from tta_bench.streams.axes.base import AXES
+    from tta_bench.streams.composition import catalogue
     from tta_bench.streams.scenarios import SCENARIOS
 
     choices, presets, problems = catalogue()
