@@ -14,7 +14,7 @@ from tta_bench.data.families import CORRUPTIONS
 from tta_bench.data.images import ArrayImages
 from tta_bench.errors import UserError
 from tta_bench.streams.composition import OWN, Composition, compose, presets_of
-from tta_bench.streams.presets import PRESETS
+from tta_bench.streams.presets import presets
 from tta_bench.streams.scenarios import SCENARIOS, Plan, scenario_of
 from tta_bench.streams.stream import Part, Stream, make_stream
 
@@ -203,15 +203,15 @@ def test_names_are_normal() -> None:
     assert scenario_of(text).name == "continual+recurring:20+dirichlet:0.1"
     assert scenario_of("continual+reset:never+iid") == SCENARIOS["continual"]()
     assert scenario_of("dirichlet:0.1").name == "normal+dirichlet:0.1"
-    assert scenario_of("petta-20+recurring:5").name == PRESETS["petta-20"].replace("20", "5")
+    assert scenario_of("petta-20+recurring:5").name == presets()["petta-20"].replace("20", "5")
     assert presets_of(scenario_of("petta-20").name) == ["petta-20"]
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", presets())
 def test_a_preset_is_a_composition_and_nothing_else(preset: str) -> None:
     found = scenario_of(preset)
     assert isinstance(found, Composition)
-    assert scenario_of(found.name) == found == compose(PRESETS[preset])
+    assert scenario_of(found.name) == found == compose(presets()[preset])
     assert found.settings == {}
 
 

@@ -17,7 +17,7 @@ from tta_bench.errors import UserError, did_you_mean, third_party
 from tta_bench.plugins import Group
 from tta_bench.streams.axes import domains, labels, prior, running
 from tta_bench.streams.axes.base import AXES, Choice, Names, Segment
-from tta_bench.streams.presets import PRESETS
+from tta_bench.streams.presets import presets
 from tta_bench.streams.scenarios import SCENARIOS, Material, Plan, Running, Scenario
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ def strangers() -> Group:
 
 def words() -> list[str]:
     """Everything that a composition may name."""
-    return [*OWN, *PRESETS, *strangers().names()]
+    return [*OWN, *presets(), *strangers().names()]
 
 
 def find(word: str) -> type[Choice] | str:
     """The choice of a word, or the composition of a preset."""
     if word in OWN:
         return OWN[word]
-    if word in PRESETS:
-        return PRESETS[word]
+    if word in presets():
+        return presets()[word]
     if word in SCENARIOS:
         raise UserError(f"scenario '{word}' stands alone and cannot be combined ({ALONE.get(word, 'see docs')})")
     if word not in strangers().claims:
@@ -78,7 +78,7 @@ def find(word: str) -> type[Choice] | str:
 def catalogue() -> tuple[list[tuple[type[Choice], str]], list[tuple[str, str, str]], list[str]]:
     """All choices and all presets, each with its package, and what is wrong with those that cannot be used."""
     choices = [(choice, plugins.OWN) for choice in OWN.values()]
-    presets = [(name, text, plugins.OWN) for name, text in PRESETS.items()]
+    named = [(name, text, plugins.OWN) for name, text in presets().items()]
     problems = []
     for name in strangers().names():
         try:
@@ -87,15 +87,15 @@ def catalogue() -> tuple[list[tuple[type[Choice], str]], list[tuple[str, str, st
             problems.append(str(error))
             continue
         if isinstance(found, str):
-            presets.append((name, found, strangers().owner(name)))
+            named.append((name, found, strangers().owner(name)))
         else:
             choices.append((found, strangers().owner(name)))
-    return choices, presets, problems
+    return choices, named, problems
 
 
 def presets_of(name: str) -> list[str]:
     """The presets that a composition's name is the composition of."""
-    return [word for word, text in PRESETS.items() if compose(text).name == name]
+    return [word for word, text in presets().items() if compose(text).name == name]
 
 
 def compose(text: str) -> Composition:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tta_bench.checked.options import option
-from tta_bench.checked.readers import positive, ratio
+from tta_bench.checked.readers import BadValue, positive, ratio
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, some
 from tta_bench.streams.axes.base import Choice, Names, Segment
+from tta_bench.streams.presets import orders
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,7 +93,7 @@ class RisingOneByOne(Domains):
     about = "all tasks one after the other, each rising from 1 to 5 and falling, with all images at each severity"
     severities = tuple(sorted(FALL))
 
-    start: int = option(1, "the first severity: 5 lets the first task only fall, as CoTTA does", positive)
+    start: int = option(1, "the first severity: 5 lets the first task only fall", positive)
 
     def __post_init__(self) -> None:
         if self.start not in (1, 5):
@@ -110,7 +111,7 @@ class RisingOneByOne(Domains):
 @dataclass(frozen=True)
 class Dynamic(Domains):
     word = "dynamic"
-    about = "each task cut into a few pieces of random length that alternate (DPCore's CDC)"
+    about = "each task cut into a few pieces of random length that alternate"
 
     delta: float = option(1.0, "of the Dirichlet distribution of lengths; small: uneven", ratio)
     pieces: int = option(3, "slots that each task is spread over", positive)
@@ -136,7 +137,7 @@ class Dynamic(Domains):
 @dataclass(frozen=True)
 class DynamicUniform(Domains):
     word = "dynamic-uniform"
-    about = "a random task shows a random part of what it has left, until nothing is left (ReservoirTTA's CDC)"
+    about = "a random task shows a random part of what it has left, until nothing is left"
 
     unit: int = option(64, "images in the unit of length: use the batch size", positive)
 
@@ -152,29 +153,24 @@ class DynamicUniform(Domains):
         return found
 
 
-# The ten orders of CoTTA's repository, as numbers of the standard corruptions; 5 is RoTTA's and PeTTA's only one.
-COTTA = (
-    (10, 13, 0, 5, 6, 4, 2, 14, 3, 12, 1, 8, 7, 9, 11),
-    (14, 1, 6, 8, 11, 9, 3, 12, 0, 10, 4, 2, 13, 7, 5),
-    (11, 3, 0, 1, 7, 8, 4, 6, 12, 14, 13, 10, 2, 5, 9),
-    (1, 9, 4, 13, 7, 12, 10, 2, 3, 8, 11, 0, 5, 14, 6),
-    (13, 4, 6, 7, 9, 2, 10, 5, 8, 14, 0, 1, 11, 3, 12),
-    (5, 7, 9, 1, 3, 11, 6, 10, 8, 12, 4, 0, 13, 14, 2),
-    (8, 2, 14, 11, 6, 4, 13, 7, 3, 5, 10, 12, 1, 9, 0),
-    (4, 6, 2, 9, 7, 14, 0, 8, 1, 10, 11, 5, 13, 3, 12),
-    (3, 5, 6, 1, 0, 4, 14, 9, 11, 13, 8, 7, 10, 12, 2),
-    (11, 0, 3, 6, 8, 4, 14, 9, 13, 12, 1, 2, 7, 5, 10),
-)
-ORDERS = ("given", "random", "cotta", *(f"cotta-{i}" for i in range(len(COTTA))))
+def _task_order(given: Any) -> str:
+    if given in ("given", "random") or _published(str(given)):
+        return str(given)
+    raise BadValue(f"expected given, random or a published one ({', '.join(orders())}), got {given!r}")
+
+
+def _published(name: str) -> list[list[int]]:
+    """The published orders with this name, or with this name and a number."""
+    return [order for key, order in orders().items() if name in (key, key.rpartition("-")[0])]
 
 
 @dataclass(frozen=True)
 class TaskOrder(Choice):
     word = "order"
     axis = "order"
-    about = "given, random (by the seed), cotta-0 to cotta-9 (ten published ones), cotta (that of the seed, modulo 10)"
+    about = "given, random (by the seed), or published; of several with one name, the seed chooses"
 
-    tasks: str = option("given", "the order", choices=ORDERS, metavar="cotta-5")
+    tasks: str = option("given", "the order", _task_order)
 
     def of(self, names: Sequence[str], seeds: Names) -> list[int]:
         """The numbers of tasks with these names, in this order."""
@@ -189,8 +185,9 @@ class TaskOrder(Choice):
                 f"order:{self.tasks} is an order of the standard corruptions, and '{strange[0]}' is none of them: "
                 f"use order:random or order:given"
             )
-        number = int(str(seeds[-1])) % len(COTTA) if self.tasks == "cotta" else int(self.tasks.removeprefix("cotta-"))
-        rank = {CORRUPTIONS[task]: i for i, task in enumerate(COTTA[number])}
+        found = _published(self.tasks)
+        order = found[int(str(seeds[-1])) % len(found)]
+        rank = {CORRUPTIONS[task]: i for i, task in enumerate(order)}
         return sorted(range(len(names)), key=lambda i: rank[names[i]])
 
 

@@ -85,7 +85,7 @@ class Classes(Labels):
 @dataclass(frozen=True)
 class ImbalancedDraws(Labels):
     word = "label-shift"
-    about = "100 draws per class with replacement, each class in turn more likely than the others (SAR)"
+    about = "100 draws per class with replacement, each class in turn more likely than the others"
 
     imbalance: float = option(500_000.0, "how many times as likely", ratio)
 
@@ -111,8 +111,8 @@ class Dirichlet(Labels):
 
     delta: float = option(None, "small: long runs of one class", ratio, metavar="0.1")
     slots: str | int = option(100, "at most so many slots as N or as classes; `classes`: as many as classes", _slots)
-    balance: str = option("no", "yes: close a slot that has its share of images (NOTE)", choices=("yes", "no"))
-    least: int = option(0, "draw again until each slot has so many images (NOTE: 10)", whole)
+    balance: str = option("no", "yes: close a slot that has its share of images", choices=("yes", "no"))
+    least: int = option(0, "draw again until each slot has so many images", whole)
     inside: str = option("shuffled", "order within a class: shuffled or stored", choices=("shuffled", "stored"))
 
     def order(self, labels: Ints, names: Names) -> Ints:

@@ -33,7 +33,7 @@ class Prior(Choice):
 @dataclass(frozen=True)
 class Exponential(Prior):
     word = "long-tail"
-    about = "class sizes fall exponentially (TRIBE); the images left out are never shown"
+    about = "class sizes fall exponentially; the images left out are never shown"
 
     factor: float = option(None, "how many times as many images the first class has as the last", ratio, metavar="10")
     head: str = option("first", "the largest class: the first, or random for each task", choices=("first", "random"))
@@ -62,7 +62,7 @@ class Exponential(Prior):
 @dataclass(frozen=True)
 class Zipf(Prior):
     word = "zipf"
-    about = "class shares drawn from Zipf's law, images with replacement (LAME)"
+    about = "class shares drawn from Zipf's law, images with replacement"
 
     a: float = option(2.0, "the exponent, above 1", ratio)
 

@@ -16,7 +16,7 @@ TASK, NEVER, BATCH = "task", "never", "batch"
 class SameDraw(Choice):
     word = "same-draw"
     axis = "draw"
-    about = "every task shows its images in the same order (test-time-adaptation)"
+    about = "every task shows its images in the same order"
 
 
 @dataclass(frozen=True)
