@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
+from tta_bench.errors import UserError
 from tta_bench.method import Method
 from tta_bench.models.precision import autocast, compiled
 from tta_bench.models.source import SourceModel
@@ -64,6 +65,8 @@ class Adapter:
             batch_size=setup.batch_size,
             params=setup.settings,
         )
+        if setup.live is not None or setup.running.freeze_after is not None:
+            _require_predict(self.method, setup.live or Live(), freezes=setup.running.freeze_after is not None)
 
     def prepare(self, source: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
         """Give source batches to a method that needs them, and their labels to one that uses them."""
@@ -79,6 +82,18 @@ class Adapter:
         """One step on a batch, in the requested precision."""
         with autocast(self.setup.device, self.setup.amp):
             return self.method.adapt(batch)
+
+
+def _require_predict(method: Method, live: Live, *, freezes: bool) -> None:
+    """Refuse a method that could not answer a batch without adapting."""
+    cls = type(method)
+    is_default = cls.predict is Method.predict and cls.features is Method.features
+    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1 or freezes
+    if needs_it and is_default and not isinstance(getattr(method, "model", None), nn.Module):
+        raise UserError(
+            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy or "
+            f"frozen: define predict, or use --busy source or a stream without freeze"
+        )
 
 
 def read(
