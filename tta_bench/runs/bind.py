@@ -197,10 +197,10 @@ class Binder:
 
     def _extras(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
         """The parts that a scenario adds to the tasks, in the model's input size; listed once."""
-        name = (*self._sized_name(spec), scenario.name, spec.tasks)
+        name = (*self._sized_name(spec), scenario.name, spec.tasks, spec.limit)
         if self._last_extras[0] != name:
             found = scenario.extras(self.material(spec)._replace(dataset=self.sized(spec)))
-            cached = [self._cached(part.images, f"{spec.suite}-{part.task}", part.task, on_cache) for part in found]
+            cached = [self._cached(spec, p.images, f"{spec.suite}-{p.task}", p.task, on_cache) for p in found]
             self._last_extras = name, [replace(part, images=one) for part, one in zip(found, cached, strict=True)]
         return self._last_extras[1]
 
