@@ -31,6 +31,7 @@ from tta_bench.method import Method
 
 from ._batchnorm import SourceStatistics
 from ._head import Head, class_sums
+from ._host import sent
 from ._moments import ClassMeans, Moments, labelled
 from ._norms import norm_parameters, set_up
 from ._optim import Sgd, clipped, gradients
@@ -128,6 +129,7 @@ class Cfa(Method):
             "class_counts": (self.num_classes,),
         }
         self._source = fitting(state, shapes, method="cfa", like=self._head.linear.weight)
+        self._in_source = self._source["class_counts"].cpu() > 0
 
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
@@ -156,9 +158,10 @@ class Cfa(Method):
 
     def _by_class(self, h: Tensor, predicted: Tensor) -> Tensor:
         """Mean distance of class means, over the classes that are predicted here and known from the source."""
-        present, row, counts = predicted.unique(return_inverse=True, return_counts=True)
+        found, row, counts = predicted.cpu().unique(return_inverse=True, return_counts=True)
+        known = self._in_source[found].nonzero().squeeze(1)
+        present, row, counts, known = (sent(values, h) for values in (found, row, counts, known))
         means = class_sums(h, row, len(present)) / counts[:, None]
-        known = self._source["class_counts"][present] > 0
         distances: Tensor = (means - self._source["class_means"][present]).norm(dim=1)[known]
         return distances.sum() / 2 / max(len(distances), 1)
 

@@ -34,6 +34,7 @@ from tta_bench.method import Method
 
 from ._diffusion import Redrawing, resize
 from ._head import frozen
+from ._host import sent
 from ._pictures import NOTE, Pictures, name_of
 from ._ranges import not_negative
 
@@ -125,7 +126,7 @@ class Dda(Method):
 
     def redrawn(self, batch: Tensor) -> Tensor:
         """A drawing of each image, in the size of the batch."""
-        names = [name_of(image) for image in batch]
+        names = [name_of(image) for image in batch.cpu()]
         pictures = {name: self._pictures.get(name, batch.device) if self._pictures else None for name in names}
         missing = [i for i, name in enumerate(names) if pictures[name] is None]
         if missing and self._redraw is None:
@@ -136,7 +137,7 @@ class Dda(Method):
             )
         for first in range(0, len(missing), self.images_at_once):
             some = missing[first : first + self.images_at_once]
-            pictures |= self._drawn(batch[some], [names[i] for i in some])
+            pictures |= self._drawn(batch[sent(torch.tensor(some), batch)], [names[i] for i in some])
         height, width = batch.shape[-2:]
         parts = [resize(picture[None], height, width) for name in names if (picture := pictures[name]) is not None]
         return torch.cat(parts).clamp(0, 1).to(batch.dtype)

@@ -28,7 +28,6 @@ class EataCome(Eata):
         year = {2025},
     }"""
     name = "eata-come"
-    apart = True
 
     @extends(Eata.__init__)
     def __init__(self, model: nn.Module, *, opinion_classes: int | None = None, **settings: Any) -> None:

@@ -34,6 +34,7 @@ from tta_bench.method import Method
 from ._cma import Cma
 from ._entropy import entropy
 from ._head import frozen
+from ._host import sent
 from ._moments import Moments
 from ._prepared import fitting
 from ._prompts import Prompted
@@ -136,7 +137,7 @@ class Foa(Method):
     def adapt(self, batch: Tensor) -> Tensor:
         self._require_source()
         solutions = np.concatenate([self._population(), self._prompts.flatten().cpu().double().numpy()[None]])
-        candidates = torch.from_numpy(solutions).float().to(self._prompts.device).view(-1, *self._prompts.shape)
+        candidates = sent(torch.from_numpy(solutions).float(), self._prompts).view(-1, *self._prompts.shape)
         values, last = [], []
         with self._prompted.same_images():
             for prompts in candidates:

@@ -142,7 +142,7 @@ class Roid(Method):
         return self._window
 
     def _learn(self, batch: Tensor) -> Tensor:
-        look = self._passes.look(batch, lambda logits: self._weights(logits).nonzero().squeeze(1), apart=True)
+        look = self._passes.look(batch, lambda logits: self._weights(logits).nonzero().squeeze(1))
         weights = self._weights(look.logits)[look.chosen]
         if self.use_weighting:
             mean = look.logits.float().softmax(1).mean(0)

@@ -36,6 +36,8 @@ from ._optim import Adam, Tensors, gradients, uphill
 from ._ranges import at_least_one, not_negative, shares
 from ._running import OwnStatistics
 
+UNSURE = -1  # in place of a class
+
 
 class Sotta(Method):
     """Sharpness-aware entropy minimisation over a class-balanced memory of confident images."""
@@ -118,9 +120,9 @@ class Sotta(Method):
     def _remember(self, images: Tensor, logits: Tensor) -> None:
         """Keep the confident images: each of them enters, and a full memory makes room."""
         confidences, labels = logits.float().softmax(1).max(1)
-        sure = (confidences >= self.confidence_threshold).tolist()
-        for image, label, enters in zip(images, labels.tolist(), sure, strict=True):
-            if not enters:
+        sure_of = torch.where(confidences >= self.confidence_threshold, labels, UNSURE).tolist()
+        for image, label in zip(images, sure_of, strict=True):
+            if label == UNSURE:
                 continue
             if self._memory.is_full:
                 self._memory.make_room(label, self.pick)

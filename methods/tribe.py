@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from tta_bench.method import Method
 
 from ._augment import ColourAndAffine
-from ._balanced import BalancedStatistics
+from ._balanced import BalancedStatistics, Labels
 from ._batchnorm import affine_parameters, batch_norms
 from ._draws import Draws
 from ._entropy import entropy, reliable, threshold_or_default
@@ -101,7 +101,7 @@ class Tribe(Method):
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
         logits = self.predict(batch)
-        labels = logits.argmax(1)
+        labels = Labels.of(logits.argmax(1))
         with torch.no_grad(), lent(self._adam.tensors, list(self.snapshot.values())), self._anchor.in_place(labels):
             anchor = self.model(batch).float()
         with self._auxiliary.in_place(labels):

@@ -42,6 +42,7 @@ from tta_bench.streams.stream import Part, Stream, digest, make_stream
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
 
 KEPT_MODELS = 4
+WORTH_A_CACHE = 4  # a stream of fewer than one in so many images builds no cache of all
 KEPT_SETS = 32  # image sets whose listing is kept: all tasks of a suite, or three tasks of a gradual run
 
 
@@ -195,23 +196,23 @@ class Binder:
 
     def images(self, spec: CellSpec, task: str, severity: int | None = None, on_cache: OnCache = ignore) -> ImageSet:
         """A task's images in its model's input size, from the cache if there is one; listed once."""
-        name = (*self._sized_name(spec), task, severity)
+        name = (*self._sized_name(spec), task, severity, spec.limit if self.site.cache else None)
         if name not in self._images:
             while len(self._images) >= KEPT_SETS:
                 self._forget(self._images.pop(next(iter(self._images))))
             dataset = self.sized(spec)
             level = dataset if severity is None else dataset.at_severity(severity)
-            self._images[name] = self._cached(level.open(task), f"{spec.suite}-{task}", task, on_cache)
+            self._images[name] = self._cached(spec, level.open(task), f"{spec.suite}-{task}", task, on_cache)
         return self._images[name]
 
     def _made(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
         """The parts of the last stream whose images were made for it: all methods read them."""
-        name = (*self._sized_name(spec), spec.suite, spec.tasks, scenario, spec.seed)
+        name = (*self._sized_name(spec), spec.suite, spec.tasks, scenario, spec.seed, spec.limit)
         if self._last_made[0] != name:
             found = scenario.parts(self.material(spec), self.sized(spec).transform)
             names = [f"{spec.suite}-{scenario.name}-{part.task}" for part in found]
             pairs = zip(found, names, strict=True)
-            cached = [self._cached(part.images, name, part.task, on_cache) for part, name in pairs]
+            cached = [self._cached(spec, part.images, name, part.task, on_cache) for part, name in pairs]
             made = [replace(part, images=images) for part, images in zip(found, cached, strict=True)]
             for part in self._last_made[1]:
                 self._forget(part.images)
@@ -230,16 +231,18 @@ class Binder:
         model = self.model(spec)
         return json.dumps(spec.data, sort_keys=True), model.input_size, model.interpolation
 
-    def _cached(self, images: ImageSet, name: str, task: str, on_cache: OnCache) -> ImageSet:
+    def _cached(self, spec: CellSpec, images: ImageSet, name: str, task: str, on_cache: OnCache) -> ImageSet:
         if self.site.cache is None or in_memory(images):
             return images
-        return CachedImages(
+        cached = CachedImages(
             cast(FileImages, images),
             self.site.cache,
             name,
             workers=self.site.readers,
             on_progress=lambda done, total: on_cache(task, done, total),
         )
+        is_short = spec.limit is not None and spec.limit * WORTH_A_CACHE < len(images.ids)
+        return images if is_short and not cached.path.exists() else cached
 
     def _fingerprint(self, images: ImageSet) -> str:
         kept = self._fingerprints.get(id(images))
