@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -126,8 +127,10 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the functions")
     args = parser.parse_args()
     for title, found in walks():
-        rooms = ", ".join(f"{name} {count}" for name, count in Counter(n.split(".")[0] for n in found).most_common())
-        print(f"{title}: {len(found)} ({rooms})", flush=True)
+        rooms = ", ".join(
+            f"{name} {count}" for name, count in Counter(re.split(r"[. ]", name)[0] for name in found).most_common()
+        )
+        print(f"{title}: {len(found)} ({', '.join(f'{room} {count}' for room, count in rooms)})", flush=True)
         if args.list:
             print("\n".join(f"  {name}" for name in found), flush=True)
 
