@@ -84,7 +84,7 @@ class Dpal(Method):
         frozen_blocks: Sequence[int] | None = None,
         shift_tokens: int = 1,
         predictor_hidden: int | None = None,
-        predictor_init: PredictorInit = "default",
+        predictor_init: PredictorInit = "zeros",
         similarity: bool = True,
         similarity_batch: SimilarityBatch = "actual",
         score: Score = "first",

@@ -17,4 +17,4 @@ class DpalOfficial(Dpal):
     passes = "1 forward and backward; 1 forward, and 1 backward of reliable samples"
     score_point = "perturbed"
 
-    __init__ = with_defaults(Dpal.__init__, predictor_init="zeros", similarity_batch="nominal", score="second")
+    __init__ = with_defaults(Dpal.__init__, similarity_batch="nominal", score="second")
