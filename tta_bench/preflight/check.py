@@ -16,8 +16,9 @@ from tta_bench.preflight import results
 from tta_bench.preflight.results import CheckResult, CheckResults
 from tta_bench.preflight.trial import BATCH, BATCHES, try_out
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.bind import Binder, model_name, refuse_many_models
+from tta_bench.runs.bind import Binder, refuse_many_models
 from tta_bench.runs.clock import lives
+from tta_bench.runs.found import model_name
 from tta_bench.runs.misnamed import refuse_unknown, refuse_unused_settings
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site, refuse_unwritable_cache
