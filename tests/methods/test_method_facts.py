@@ -246,7 +246,8 @@ def test_fixed_recovery_resets_everything_and_the_released_one_does_not(name: st
 def test_predictors_under_sam_step_by_the_gradient_up_the_slope() -> None:
     """Of the whole loss: at a vanishing distance up the slope that is the plain step."""
     batch = stream()[0]
-    plain, near, far = (built("dpal", rho=0.0, predictor_rho=rho) for rho in (0.0, 1e-6, 0.5))
+    start = {"rho": 0.0, "predictor_init": "default"}  # at zeros the slope is too steep for a vanishing distance
+    plain, near, far = (built("dpal", predictor_rho=rho, **start) for rho in (0.0, 1e-6, 0.5))
     states = []
     for method in (plain, near, far):
         method.adapt(batch)
