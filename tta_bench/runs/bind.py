@@ -8,7 +8,7 @@ Models, datasets and listings are kept between the cells of one process.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import cast
@@ -22,18 +22,20 @@ from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError
-from tta_bench.isolation.adapter import Setup
+from tta_bench.isolation.adapter import Adapter, Setup
 from tta_bench.isolation.host import Work
 from tta_bench.isolation.pool import Workers
 from tta_bench.isolation.prepared import Prepared
 from tta_bench.measure import environment
+from tta_bench.measure.process import restored
 from tta_bench.models import source as models
+from tta_bench.models.precision import refuse_missing_bf16
 from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
 from tta_bench.records.cell import Cell
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.found import Bound, find, model_name
-from tta_bench.runs.site import Site
+from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.streams.scenarios import Material, Scenario, protocol
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
@@ -102,6 +104,23 @@ class Binder:
             source="" if source is None else digest([*source.ids, self._fingerprint(source)]),
         )
         return Work(Cell(asked, find(bound)), setup, stream, source, self.site.readers, self._prepared)
+
+    def refuse_unfit(self, specs: Sequence[CellSpec]) -> None:
+        """Refuse wrong data, weights or settings before time is spent; lists all images and opens a sample."""
+        if self.site.cache is not None:
+            refuse_unwritable_cache(self.site.cache)
+        if any(spec.amp for spec in specs):
+            refuse_missing_bf16(self.device)
+        streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
+        for spec in streams.values():
+            protocol(spec).inspect(self.material(spec))  # before weights are loaded, which may need a download
+        rows = {(spec.label, spec.model): spec for spec in specs}
+        for spec in rows.values():
+            settings.check(spec.method, registry.installed().load(spec.method), spec.settings)
+            registry.installed().code(spec.method)  # hashed while it is what was imported; workers compare theirs
+        for spec in rows.values():
+            with restored():
+                Adapter(replace(self.setup(spec), device=torch.device("cpu")), shares_weights=True)
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -122,7 +123,10 @@ def packages(at: Request) -> str:
 
 
 def device(at: Request) -> str:
-    return at.site.device_stamp()
+    """Changes when another kind of device would be picked, as far as is known without torch."""
+    has_gpus = any(Path("/dev").glob("nvidia[0-9]*"))
+    hides_them = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # a worker sees one of several GPUs
+    return f"{at.site.device} {sys.platform} {has_gpus and not hides_them}"
 
 
 # Files that a method's settings name, and a sample of the images, are also stamped one by one (key_cache.py).
