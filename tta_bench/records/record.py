@@ -52,6 +52,7 @@ class Measured:
 
     score_point: str = ""
     needs_source: bool = False
+    start_changed: Whole | None = None  # answers to the first batch that are not Source's; None: not compared
     resets: Whole = 0
     reset_batches: list[Whole] = field(default_factory=list)  # the batches after which the method reset itself, from 0
     seconds: dict[str, Seconds] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
