@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -57,7 +58,7 @@ class Measured:
     reset_batches: list[Whole] = field(default_factory=list)  # the batches after which the method reset itself, from 0
     seconds: dict[str, Seconds] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
     batch_seconds: list[Seconds] = field(default_factory=list)  # inside adapt; 0 for a batch that was only predicted
-    adapted_batches: list[Whole] | None = None  # of a live stream, from 0; None: all
+    adapted_batches: list[Whole] | None = None  # of a live or frozen stream, from 0; None: all
     schedule: str = ""  # digest of these
     sample_forwards: Whole = 0  # inside adapt
     sample_backwards: Whole = 0
@@ -134,8 +135,13 @@ class Record(_Ended):
         laps, size = self.measured.batch_seconds, self.cell.spec.batch_size
         adapted = self.measured.adapted_batches
         timed = [batch for batch in (range(len(laps)) if adapted is None else adapted) if batch > 0] or [0]
-        last = len(laps) - 1
-        images = sum(self.scores.samples - size * last if batch == last else size for batch in timed)
+        last, samples = len(laps) - 1, self.scores.samples
+        if adapted is None:  # batches that end with tasks may be short anywhere
+            images: float = samples - size if last else samples
+        elif len(laps) == math.ceil(samples / size):
+            images = sum(samples - size * last if batch == last else size for batch in timed)
+        else:
+            images = len(timed) * samples / len(laps)
         return 1000 * sum(laps[batch] for batch in timed) / max(images, 1)
 
     def to_bytes(self) -> bytes:
