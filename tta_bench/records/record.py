@@ -147,13 +147,14 @@ class Record(_Ended):
     def to_bytes(self) -> bytes:
         """The content of a record's file: flat JSON whose last entry is a digest of all bytes before it."""
         cell, measured = self.cell.flat(), asdict(self.measured)
-        live, remarks = self.cell.spec.live, measured.pop("remarks")
+        live, remarks, start = self.cell.spec.live, measured.pop("remarks"), measured.pop("start_changed")
         content = {
             "cell": {**cell, "live": live and asdict(live)},
             **{name: getattr(self, name) for name in ("label", "status", "reason", "traceback")},
             **asdict(self.scores),
             **measured,
             **{"finished_at": self.finished_at, "remarks": remarks, "predictions": self.predictions},
+            **({} if start is None else {"start_changed": start}),  # records before it keep their bytes
             **{"schema": SCHEMA, "key": self.cell.key},
         }
         body = (json.dumps(content, indent=1).removesuffix("\n}") + ",\n ").encode()
