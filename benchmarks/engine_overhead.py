@@ -17,13 +17,13 @@ import torch
 
 from tta_bench.engines import loop
 from tta_bench.engines.job import Entry, Expected, Job, JobFolder
+from tta_bench.isolation.pool import Workers
 from tta_bench.records.store import Store
 from tta_bench.runs import execute
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
-from tta_bench.runs.workers import Workers
 from tta_bench.suites import suite
 
 OPTIONS = RunOptions(tasks=("contrast", "fog", "snow"), methods=("source", "tent"), seeds=(0, 1), limit=64)

@@ -1,8 +1,9 @@
-"""Makes tta_bench/verify/source.csv: Source's accuracies, from run folders of the embedded suites.
+"""Makes tta_bench/verify/source.csv: Source's accuracies, from run folders of our suites.
 
     python -m benchmarks.source_reference results/runs/digit-pairs-c-5 …
 
-Each line is one task; seeds must agree to within the distance that `tta-bench verify` allows.
+Each line is one task; seeds must agree to within the distance that `tta-bench verify` allows. Lines of other data and
+weights stay as they are.
 """
 
 from __future__ import annotations
@@ -21,21 +22,23 @@ from tta_bench.verify import reference
 
 
 def main(folders: list[Path]) -> None:
-    found: dict[tuple[str, str, str, int], list[float]] = defaultdict(list)
+    found: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for record in Runs(folders).records:
-        cell = record.cell
-        if cell.spec.method == "source" and record.status == "done" and record.reportable and len(cell.spec.tasks) == 1:
-            data = json.dumps(cell.spec.data, sort_keys=True)
-            found[data, cell.found.weights, cell.spec.tasks[0], record.scores.samples].append(record.scores.top1)
+        spec = record.cell.spec
+        if spec.method == "source" and record.status == "done" and record.reportable and len(spec.tasks) == 1:
+            data, weights = json.dumps(spec.data, sort_keys=True), record.cell.found.weights
+            key = data, weights, spec.amp or "", spec.tasks[0], str(record.scores.samples)
+            found[key].append(record.scores.top1)
+    lines = {tuple(line[key] for key in reference.COLUMNS[:-1]): line["top1"] for line in reference.lines()}
+    for key, scores in found.items():
+        assert max(scores) - min(scores) <= reference.DISTANCE, f"{key}: seeds give {scores}"
+        lines[key] = f"{statistics.fmean(scores):.6f}"
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(reference.COLUMNS)
-    for key, scores in sorted(found.items()):
-        assert max(scores) - min(scores) <= reference.DISTANCE, f"{key}: seeds give {scores}"
-        writer.writerow([*key, f"{statistics.fmean(scores):.6f}"])
+    writer.writerows([reference.COLUMNS, *((*key, top1) for key, top1 in sorted(lines.items()))])
     path = Path(reference.__file__).with_name(reference.FILE)
     write_whole(path, out.getvalue().encode())
-    print(f"{path}: {len(found)} tasks")
+    print(f"{path}: {len(found)} tasks of {len(lines)}")
 
 
 if __name__ == "__main__":

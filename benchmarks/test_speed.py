@@ -25,13 +25,13 @@ from tta_bench import Method, build_method, settings
 from tta_bench.data.loading import batches
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.transform import Transform
+from tta_bench.isolation.host import run_cell
 from tta_bench.models import source as models
 from tta_bench.registry import installed
 from tta_bench.report import render
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
 from tta_bench.runs.bind import bind
-from tta_bench.runs.host import run_cell
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs

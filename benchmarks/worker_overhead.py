@@ -15,12 +15,12 @@ from statistics import median
 
 import torch
 
+from tta_bench.isolation.host import Work, run_cell
+from tta_bench.isolation.pool import Workers
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.host import Work, run_cell
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
-from tta_bench.runs.workers import Workers
 from tta_bench.suites import suite
 
 Seconds = tuple[float, float]  # on the wall, of CPU

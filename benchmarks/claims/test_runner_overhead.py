@@ -20,12 +20,12 @@ import torch
 from tests.support.records import make_cell
 from tta_bench.data.images import ArrayImages
 from tta_bench.data.loading import batches
+from tta_bench.isolation.adapter import Adapter, Setup
+from tta_bench.isolation.host import Work, run_cell
 from tta_bench.measure import flops
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.models.source import SourceModel
-from tta_bench.runs.adapter import Adapter, Setup
-from tta_bench.runs.host import Work, run_cell
 from tta_bench.streams.scenarios import Normal
 from tta_bench.streams.stream import Part, make_stream
 from tta_bench.timing.measure import Pair, Step

@@ -17,7 +17,7 @@ from PIL import Image
 from benchmarks.photos import npm_cifar10
 from tests.support.cli import Cli
 from tta_bench.corruptions import corrupt
-from tta_bench.datasets import cifar, open_dataset
+from tta_bench.datasets import cifar, cifar_train_c, open_dataset
 from tta_bench.datasets.cifar import FILES, FOLDERS, LABELS
 from tta_bench.errors import UserError
 
@@ -125,6 +125,25 @@ def test_cifar_c_is_made_with_its_own_strengths(tmp_path: Path, cli: Cli) -> Non
     assert (status, "was made with severities 2, 5" in err) == (2, True)
     status, _, err = cli(*words[:-2], "--from", tmp_path)
     assert (status, "--from does not apply to --cifar" in err) == (2, True)
+
+
+def test_train_photographs_are_corrupted_on_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path)
+    monkeypatch.setattr(cifar_train_c, "SOURCE_IMAGES", 8)
+    cifar_train_c._corrupted.cache_clear()
+    options = {"kind": "cifar-train-c", "classes": 10, "severity": 5, "images": 6}
+    data = open_dataset(options, ["spatter"], tmp_path)
+    clean, made, source = data.originals("spatter"), data.open("spatter"), data.source_images()
+    assert clean is not None
+    assert (len(made.ids), len(source.ids)) == (6, 8)
+    assert not set(clean.ids) & set(source.ids)
+    assert {name.partition("/")[0] for name in clean.ids} == {"train"}
+    assert list(clean.labels) == list(made.labels)
+    (before,), (after,) = (images.read(np.array([4])).transpose(0, 2, 3, 1) for images in (clean, made))
+    assert np.array_equal(after, corrupt(before, "spatter", 5, image_id=clean.ids[4], scale="small"))
+    assert data.sized(64).open("spatter").read(np.array([0, 5])).shape == (2, 3, 64, 64)
+    with pytest.raises(UserError, match="cifar-100-python is missing: run `tta-bench download cifar100`"):
+        open_dataset({**options, "classes": 100}, ["spatter"], tmp_path).open("spatter")
 
 
 def test_a_downloaded_tree_is_not_written_into(tmp_path: Path, cli: Cli) -> None:

@@ -29,6 +29,22 @@ def test_cifar_severities_are_blocks(tmp_path: Path, classes: int) -> None:
     assert data.sized(64).open("fog").read(np.array([1])).shape == (1, 3, 64, 64)
 
 
+def test_a_suite_may_use_a_fixed_part_of_the_images(tmp_path: Path) -> None:
+    home = trees.cifar_c(tmp_path, corruptions=("fog", "snow"))
+    np.save(home / "original.npy", np.arange(20, dtype=np.uint8)[:, None, None, None] + np.zeros((32, 32, 3), np.uint8))
+    data = trees.partial("cifar-c", tmp_path, classes=10, severity=5, images=7)
+    fog, snow, clean = data.open("fog"), data.open("snow"), data.originals("fog")
+    rows = [int(name.rpartition("/")[2]) for name in fog.ids]
+    assert len(set(rows)) == 7
+    assert [name.partition("/")[2] for name in fog.ids] == [name.partition("/")[2] for name in snow.ids]
+    assert list(fog.labels) == [row % 10 for row in rows]
+    assert np.array_equal(trees.everything(fog), np.load(home / "fog.npy")[80:][rows].transpose(0, 3, 1, 2))
+    assert list(trees.everything(clean)[:, 0, 0, 0]) == rows
+    assert len(data.source_images().ids) == 20  # what a method prepares on is not cut
+    with pytest.raises(UserError, match="images is 21, but a task has only 20 images"):
+        trees.partial("cifar-c", tmp_path, classes=10, severity=5, images=21).open("fog")
+
+
 def test_cifar_needs_its_originals(tmp_path: Path) -> None:
     home = trees.cifar_c(tmp_path)
     data = trees.partial("cifar-c", tmp_path, classes=10, severity=1)

@@ -132,7 +132,7 @@ def test_the_code_that_every_method_runs_through_is_in_the_key(monkeypatch: pyte
     shapes_nothing |= {f"tta_bench.identity.{name}" for name in ("code", "syntax")}
     shapes_nothing |= {f"tta_bench.records.{name}" for name in ("cell", "conditions", "predictions", "record")}
     shapes_nothing |= {f"tta_bench.records.{name}" for name in ("plausible", "spec")}
-    reached = code._closure("tta_bench.runs.host", {"tta_bench"})
+    reached = code._closure("tta_bench.isolation.host", {"tta_bench"})
     rooms = {f"tta_bench.{room}" for room in ("data", "measure", "models", "streams")}  # hold a docstring
     assert reached - shapes_nothing - {f"tta_bench.{name}" for name in HARNESS} <= rooms
     assert all(source_file(f"tta_bench.{name}") for name in HARNESS)

@@ -20,7 +20,7 @@ HEAVY = {
     "torch",
     "timm",
     "torchvision",
-    "tta_bench.runs.host",
+    "tta_bench.isolation.host",
     "tta_bench.runs.execute",
     "tta_bench.runs.bind",
     "tta_bench.method",

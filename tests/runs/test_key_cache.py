@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ import pytest
 from tests.support import hubs, trees
 from tests.support.works import CPU, requests
 from tta_bench.identity import code
+from tta_bench.records.cell import Found
 from tta_bench.records.store import Store
-from tta_bench.runs import key_cache as knowing
+from tta_bench.runs import found
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_left
 from tta_bench.runs.resume import finished
@@ -54,7 +56,7 @@ def _site(home: Path) -> Site:
 
 def _forget() -> None:
     """Drop what a new process would not know."""
-    for kept in (knowing._dataset, knowing._place, code.code_hash, code.harness_hash):
+    for kept in (found._dataset, found._place, code.code_hash, code.harness_hash):
         kept.cache_clear()
 
 
@@ -105,7 +107,7 @@ def test_other_weights_are_noticed(done: Path) -> None:
 
 
 def test_other_code_is_noticed(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knowing, "harness_hash", lambda: "other")
+    monkeypatch.setattr(found, "harness_hash", lambda: "other")
     assert count(done) == 0
 
 
@@ -180,3 +182,20 @@ def test_corrected_labels_run_again(tmp_path: Path) -> None:
     assert finished(asked, site, store) == {}
     run_left(asked, Binder(site), store, Watcher())
     assert len(store.records()) == 2
+
+
+def test_every_part_of_a_cell_s_identity_has_a_stamp() -> None:
+    """A new field of `Found` needs a line in PARTS, which says how a change of it is noticed."""
+    assert set(found.PARTS) == {field.name for field in fields(Found)}
+    assert [name for name, part in found.PARTS.items() if not part.stamps] == []
+
+
+def test_other_code_of_a_scenario_that_makes_images_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    (spec,) = requests(Path("digits-c-5"), methods=("source",), tasks=("contrast",), seeds=(0,), scenario="ccc")
+    before = found.stamps(found.Request(spec, CPU, needs_source=False))
+    hashed = found.code_hash
+    monkeypatch.setattr(found, "code_hash", lambda module, *more: f"{hashed(module, *more)}!")
+    after = found.stamps(found.Request(spec, CPU, needs_source=False))
+    assert before is not None
+    assert after is not None
+    assert {name for name in before if before[name] != after[name]} == {"data_code", "scenario_code"}

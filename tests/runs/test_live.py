@@ -22,6 +22,8 @@ from tta_bench import registry
 from tta_bench.cli import options
 from tta_bench.cli.main import parser
 from tta_bench.errors import CellFailed, UserError
+from tta_bench.isolation.host import run_cell
+from tta_bench.isolation.standby import copied
 from tta_bench.method import Method
 from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Record
@@ -29,10 +31,8 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.report.rows import compare
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import refuse_unfit
-from tta_bench.runs.host import run_cell
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.spec import read_spec, specs
-from tta_bench.runs.standby import copied
 from tta_bench.streams.schedule import Schedule
 from tta_bench.suites import suite
 

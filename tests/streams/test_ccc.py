@@ -18,7 +18,7 @@ from tta_bench.datasets import digits, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.key_cache import stamps
+from tta_bench.runs.found import Request, stamps
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
@@ -194,10 +194,10 @@ def test_clean_images_are_all_that_it_needs(tmp_path: Path) -> None:
     assert plain.cell.key == cached.cell.key
     assert {type(part) for part in cached.stream.images.sets} <= {ChangingImages, CachedImages}  # type: ignore[attr-defined]
     assert np.array_equal(plain.stream.images.read(plain.stream.order), cached.stream.images.read(cached.stream.order))
-    known = stamps(spec, Site(data_root=tmp_path), needs_source=False)
+    known = stamps(Request(spec, Site(data_root=tmp_path), needs_source=False))
     assert known is not None
     for file in (tmp_path / "ccc" / "cifar-c-10.json", tmp_path / "CIFAR-10-C" / "original.npy"):
-        assert f"{file} {file.stat().st_size}" in known["images"]
+        assert f"{file} {file.stat().st_size}" in known["image_files"]
 
 
 def test_a_bad_calibration_is_one_line(tmp_path: Path) -> None:

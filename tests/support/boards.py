@@ -66,7 +66,7 @@ def whole_record(method: str, task: str, seed: int) -> tuple[Record, Predictions
     name = json.dumps((SUITE.name, [task], "normal", {}, seed, None, SUITE.data))
     stream = expected(name, None)
     source, base = honest_record(method, task)
-    share = _references()[json.dumps(SUITE.data, sort_keys=True), source.cell.found.weights, task]
+    share = _references()[json.dumps(SUITE.data, sort_keys=True), source.cell.found.weights, "", task]
     count = len(stream.index)
     score = share + 0.02 * (method != "source")
     right = np.arange(count) * 7 % count < round(score * count)

@@ -31,7 +31,7 @@ def clean_environment(given: Mapping[str, str], home: Path) -> dict[str, str]:
         "HYPOTHESIS_STORAGE_DIRECTORY": str(home / "hypothesis"),
         "LC_ALL": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
-        "TTA_BENCH_IN_PROCESS": "1",  # a worker takes seconds to start; tests/runs/test_workers.py has its own
+        "TTA_BENCH_IN_PROCESS": "1",  # a worker takes seconds to start; tests/isolation/test_pool.py has its own
         "TZ": "UTC",
     }
 

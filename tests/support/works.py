@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tta_bench.isolation.host import Work
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.host import Work
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,11 @@ class ArrayFile(Viewed):
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         return viewed(map_images(self.file)[self.rows[indices]], self.view)
+
+    def at(self, places: NDArray[np.int64]) -> ArrayFile:
+        """The images at these positions, in this order."""
+        ids = [self.ids[place] for place in places]
+        return replace(self, rows=self.rows[places], ids=ids, labels=self.labels[places])
 
 
 def viewed(pixels: NDArray[np.uint8], view: Transform | None) -> NDArray[np.uint8]:

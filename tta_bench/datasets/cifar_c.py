@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from tta_bench.checked import parse
-from tta_bench.checked.annotations import Partial, Severity
+from tta_bench.checked.annotations import Count, Partial, Severity
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.array_files import ArrayFile, ArrayKind, load_labels, map_images
@@ -25,6 +25,7 @@ from tta_bench.errors import UserError
 from tta_bench.files import read_whole
 
 PUBLISHED = 10_000  # images per severity, in consecutive blocks
+Images = Annotated[Count | None, Meta(description="Use so many of a task's images, always the same; none: all.")]
 
 
 class CifarC(ArrayKind):
@@ -33,10 +34,16 @@ class CifarC(ArrayKind):
     layout = "CIFAR-<10|100>-C/<corruption>.npy and labels.npy"
 
     def __init__(
-        self, root: Path | None, *, classes: Literal[10, 100], severity: Severity, allow_partial: Partial = False
+        self,
+        root: Path | None,
+        *,
+        classes: Literal[10, 100],
+        severity: Severity,
+        images: Images = None,
+        allow_partial: Partial = False,
     ) -> None:
         super().__init__(root, allow_partial=allow_partial)
-        self.num_classes, self.severity = classes, severity
+        self.num_classes, self.severity, self.images = classes, severity, images
         self.layout = f"CIFAR-{classes}-C/<corruption>.npy and labels.npy"
 
     def at_severity(self, severity: int) -> CifarC:
@@ -79,7 +86,14 @@ class CifarC(ArrayKind):
         )
         start = made.index(self.severity) * block
         ids = [f"{task}/{self.severity}/{i:05d}" for i in range(block)]
-        return ArrayFile(file, np.arange(start, start + block), ids, labels[:block], self.transform)
+        whole = ArrayFile(file, np.arange(start, start + block), ids, labels[:block], self.transform)
+        return whole.at(self._chosen(block))
+
+    def _chosen(self, count: int) -> NDArray[np.int64]:
+        """The positions of the suite's images: the same photographs for all corruptions and severities."""
+        if self.images is not None and self.images > count:
+            raise UserError(f"data: images is {self.images:,}, but a task has only {count:,} images")
+        return np.sort(permutation(count, "cifar", self.num_classes, "images")[: self.images])
 
     def source_images(self, task: str | None = None) -> ArrayFile | CleanImages:
         """2,000 clean train images, if the authors' CIFAR is in the data root; else 2,000 of the test images."""
@@ -87,8 +101,7 @@ class CifarC(ArrayKind):
             train = clean_split(self.data_root(), self.num_classes, "train", self.transform)
             return train.at(self._sample(len(train.ids)))
         images = self._clean("clean source images are needed (a method prepares on them)")
-        rows = self._sample(len(images.ids))
-        return replace(images, rows=rows, ids=[images.ids[row] for row in rows], labels=images.labels[rows])
+        return images.at(self._sample(len(images.ids)))
 
     def _sample(self, count: int) -> NDArray[np.int64]:
         return np.sort(permutation(count, "cifar", self.num_classes, "source")[:SOURCE_IMAGES])
@@ -98,8 +111,9 @@ class CifarC(ArrayKind):
         if not is_file(self._home() / "original.npy") and self._has_authors():
             test = clean_split(self.data_root(), self.num_classes, "test", self.transform)
             if np.array_equal(test.labels, self._labels()[: len(test.labels)]):
-                return test
-        return self._clean("no originals")
+                return test.at(self._chosen(len(test.ids)))
+        clean = self._clean("no originals")
+        return clean.at(self._chosen(len(clean.ids)))
 
     def made_by(self) -> str:
         return "make-corrupted" if is_file(self._home() / MADE) else ""

@@ -168,7 +168,7 @@ def refuse_missing_gpus(gpus: Sequence[int]) -> None:
 
 def main() -> None:
     """Entry point of a worker's process: imports what it needs, waits for its job, and works on it."""
-    from tta_bench.runs.workers import Workers
+    from tta_bench.isolation.pool import Workers
 
     asked, supervisor = json.loads(sys.argv[2]), int(sys.argv[3])
     workers = Workers()

@@ -17,11 +17,12 @@ from tta_bench.engines.alive import FINISHED, REFUSED, STOPPED, Sign
 from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.errors import RunStopped, UserError
+from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.watcher import Watcher
 
 if TYPE_CHECKING:
-    from tta_bench.runs.workers import Workers
+    from tta_bench.isolation.pool import Workers
 
 
 class Stopped(KeyboardInterrupt):
@@ -48,6 +49,9 @@ class SignWatcher(Watcher):
 
     def on_warning(self, text: str) -> None:
         self._sign.warn(text)
+
+    def on_record(self, record: Record, is_new: bool) -> None:
+        self._sign.end(is_new=is_new)
 
 
 def work(folder: JobFolder, index: int, workers: Workers | None = None) -> int:
@@ -96,9 +100,9 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers | None, sign
             found = Expected.of(binder.bind(entry.spec, watcher.on_cache).cell)
             if line := entry.expected.mismatch(found, socket.gethostname()):
                 raise UserError(line)
-            outcome = cells.find_or_run(entry.spec)
-            sign.end(is_new=outcome is not None and outcome.is_new)
-            if outcome is not None:
+            if cells.find_or_run(entry.spec) is None:
+                sign.end(is_new=False)
+            else:
                 queue.drop(entry)
     finally:
         binder.workers.close()

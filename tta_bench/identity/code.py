@@ -24,14 +24,14 @@ from tta_bench.identity.syntax import OWN, for_type_checkers, syntax
 # Every cell runs through these modules; the code of its data and of its method is hashed separately.
 HARNESS = (
     *(
-        "runs.adapter",
-        "runs.adaptation",
-        "runs.logits",
-        "runs.host",
-        "runs.scores",
-        "runs.prepared",
-        "runs.side_effects",
-        "runs.standby",
+        "isolation.adapter",
+        "isolation.adaptation",
+        "isolation.logits",
+        "isolation.host",
+        "isolation.scores",
+        "isolation.prepared",
+        "isolation.side_effects",
+        "isolation.standby",
         "method",
         "registry",
         "settings",

@@ -20,10 +20,10 @@ from tta_bench.datasets import Dataset
 from tta_bench.errors import UserError
 from tta_bench.inspect import probe
 from tta_bench.inspect.inspection import Inspection, InspectionManifest
+from tta_bench.isolation.adapter import Adapter, read, source_batches, source_labels
+from tta_bench.isolation.host import Work
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.adapter import Adapter, read, source_batches, source_labels
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.host import Work
 from tta_bench.runs.site import Site
 
 Arrays = dict[str, NDArray[Any]]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tta_bench import registry, settings
 from tta_bench.datasets import Dataset
 from tta_bench.errors import UserError
+from tta_bench.isolation.adapter import Adapter
 from tta_bench.measure import environment
 from tta_bench.models.precision import refuse_missing_bf16
 from tta_bench.models.source import SourceModel
@@ -15,9 +16,9 @@ from tta_bench.preflight import results
 from tta_bench.preflight.results import CheckResult, CheckResults
 from tta_bench.preflight.trial import BATCH, BATCHES, try_out
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.adapter import Adapter
-from tta_bench.runs.bind import Binder, model_name, refuse_many_models
+from tta_bench.runs.bind import Binder, refuse_many_models
 from tta_bench.runs.clock import lives
+from tta_bench.runs.found import model_name
 from tta_bench.runs.misnamed import refuse_unknown, refuse_unused_settings
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site, refuse_unwritable_cache

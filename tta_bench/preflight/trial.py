@@ -13,9 +13,9 @@ from torch import Tensor
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.errors import CellFailed, UserError, third_party
-from tta_bench.runs.adapter import Adapter
-from tta_bench.runs.host import Work
-from tta_bench.runs.logits import answer_of
+from tta_bench.isolation.adapter import Adapter
+from tta_bench.isolation.host import Work
+from tta_bench.isolation.logits import answer_of
 
 BATCH = 2  # images: enough to see shapes, few enough for a large model on a CPU
 BATCHES = 2  # the second shows what the first update broke

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.isolation.host import Work
 from tta_bench.measure.collapse import Alarm
 from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.cell import Cell
 from tta_bench.records.store import Store
-from tta_bench.runs.host import Work
 from tta_bench.runs.resume import is_finished
 from tta_bench.runs.watcher import Watcher
 

@@ -11,32 +11,29 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any, cast
+from typing import cast
 
 import torch
 
-import tta_bench
 from tta_bench import registry, settings
 from tta_bench.checked.options import part
 from tta_bench.data.cache import CachedImages, FileImages
 from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
-from tta_bench.datasets import Dataset, kinds, open_dataset
+from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError
-from tta_bench.identity.code import code_hash, harness_hash
-from tta_bench.identity.contents import content_hash
+from tta_bench.isolation.adapter import Setup
+from tta_bench.isolation.host import Work
+from tta_bench.isolation.pool import Workers
+from tta_bench.isolation.prepared import Prepared
 from tta_bench.measure import environment
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
-from tta_bench.records.cell import Cell, Found
+from tta_bench.records.cell import Cell
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.adapter import Setup
-from tta_bench.runs.host import Work
-from tta_bench.runs.prepared import Prepared
+from tta_bench.runs.found import Bound, find, model_name
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import BY_TASK
-from tta_bench.runs.workers import Workers
 from tta_bench.streams.scenarios import Material, Scenario, protocol
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
@@ -92,22 +89,19 @@ class Binder:
             model=model.name,
             limit=spec.limit if stream.is_part else None,
         )
-        code = [registry.installed().code(spec.method), content_hash(method.files(setup.settings))]
-        found = Found(
-            settings=setup.settings,
-            method_code="+".join(filter(None, code)),
-            data=_describe(spec, dataset),
-            data_code=code_hash(dataset.code, kinds().packages()),
+        bound = Bound(
+            spec,
+            self.site,
+            needs_source=source is not None,
+            setup=setup,
+            model=model,
+            sized=dataset,
+            files=method.files(setup.settings),
             stream=stream.digest,
-            source="" if source is None else digest([*source.ids, self._fingerprint(source)]),
-            weights=model.weights_hash,
-            mean=model.mean,
-            std=model.std,
-            device=self.device.type,
-            harness="+".join(filter(None, [tta_bench.__version__, harness_hash(), model.code, _scenario_code(spec)])),
             images=digest([self._fingerprint(part.images) for part in self.parts(spec)]),
+            source="" if source is None else digest([*source.ids, self._fingerprint(source)]),
         )
-        return Work(Cell(asked, found), setup, stream, source, self.site.readers, self._prepared)
+        return Work(Cell(asked, find(bound)), setup, stream, source, self.site.readers, self._prepared)
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""
@@ -239,29 +233,7 @@ class Binder:
         self._fingerprints.pop(id(images), None)
 
 
-def model_name(spec: CellSpec, task: str, dataset: Dataset) -> str:
-    """The name of a task's source model."""
-    name = dataset.model_for(task) if spec.model == BY_TASK else spec.model
-    if name is None or name == "none":
-        raise UserError(f"suite '{spec.suite}' names no model: choose one with --model")
-    return name
-
-
 def refuse_many_models(spec: CellSpec, names: Collection[str]) -> None:
     """Refuse one stream over tasks with different source models."""
     if len(names) > 1:
         raise UserError(f"--scenario {spec.scenario} is one stream, but each task has its own source model")
-
-
-def _describe(spec: CellSpec, dataset: Dataset) -> dict[str, Any]:
-    """How images are preprocessed and were made."""
-    return {
-        **({"transform": dataset.transform.describe()} if dataset.transform else {}),
-        **({"made_by": maker} if not protocol(spec).makes_images and (maker := dataset.made_by()) else {}),
-    }
-
-
-def _scenario_code(spec: CellSpec) -> str:
-    """A hash of the code that makes a stream's images, if the dataset's own code does not."""
-    module = protocol(spec).image_code
-    return code_hash(module) if module else ""

@@ -11,8 +11,8 @@ import torch
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.seeding import permutation
 from tta_bench.errors import UserError
+from tta_bench.isolation.adapter import Adapter, read
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.adapter import Adapter, read
 from tta_bench.runs.bind import Binder
 from tta_bench.streams.ccc.images import ChangingImages, clean_images
 from tta_bench.streams.ccc.walk import SEVERITIES, Calibration, Point

@@ -6,17 +6,20 @@ import math
 import time
 import traceback
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from tta_bench import settings
-from tta_bench.data.images import sample_files
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
-from tta_bench.identity.contents import files_in
+from tta_bench.isolation.adapter import Adapter
+from tta_bench.isolation.host import OnBatch, Work, ignore, run_cell
+from tta_bench.isolation.pool import PATIENCE, WorkerDied
+from tta_bench.isolation.prepared import Prepared
+from tta_bench.isolation.standby import require_predict
 from tta_bench.measure import environment
 from tta_bench.measure.process import restored
 from tta_bench.models.precision import refuse_missing_bf16
@@ -29,32 +32,19 @@ from tta_bench.records.record import HERE, WORKER, Measured, Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
-from tta_bench.runs.adapter import Adapter
 from tta_bench.runs.alarms import Alarms
 from tta_bench.runs.bind import Binder, shared_binder
-from tta_bench.runs.host import OnBatch, Work, ignore, run_cell
 from tta_bench.runs.key_cache import KeyCache
-from tta_bench.runs.prepared import Prepared
 from tta_bench.runs.resume import damage, is_finished
 from tta_bench.runs.site import Site, refuse_unwritable_cache
-from tta_bench.runs.standby import require_predict
 from tta_bench.runs.watcher import Watcher
-from tta_bench.runs.workers import PATIENCE, WorkerDied
 from tta_bench.streams.scenarios import protocol
 
 LEAST_LIMIT = 600.0  # seconds that every cell may take by default
 POLL = 0.5  # seconds between checks of cells that other processes run
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A cell's record, and whether this process ran it."""
-
-    record: Record
-    is_new: bool
-
-
-def run_spec(spec: CellSpec, site: Site, folder: Path, watcher: Watcher | None = None) -> Outcome | None:
+def run_spec(spec: CellSpec, site: Site, folder: Path, watcher: Watcher | None = None) -> Record | None:
     """Find a cell in a folder, or run it and save it; None while another process runs it."""
     return Cells(shared_binder(site), Store.open(folder), watcher or Watcher()).find_or_run(spec)
 
@@ -70,12 +60,11 @@ def run_left(specs: Sequence[CellSpec], binder: Binder, store: Store, watcher: W
     while waiting:
         elsewhere = []
         for spec in waiting:
-            outcome = cells.find_or_run(spec)
-            if outcome is None:
+            record = cells.find_or_run(spec)
+            if record is None:
                 elsewhere.append(spec)
-                continue
-            records[spec.digest] = outcome.record
-            watcher.on_record(outcome.record, outcome.is_new)
+            else:
+                records[spec.digest] = record
         if len(elsewhere) == len(waiting):
             watcher.on_wait(len(elsewhere))
             time.sleep(POLL)
@@ -113,29 +102,32 @@ class Cells:
         self._alarms = Alarms(store, watcher)
         self._prepared = Prepared(store.prepared)
 
-    def find_or_run(self, spec: CellSpec) -> Outcome | None:
-        """Find a cell, or run and save it; None while another process runs it."""
-        store = self._store
+    def find_or_run(self, spec: CellSpec) -> Record | None:
+        """Find a cell, or run and save it; the watcher hears which. None while another process runs it."""
         work = replace(self._binder.bind(spec, self._watcher.on_cache), prepared=self._prepared)
-        files = files_in(installed().load(spec.method).files(work.setup.settings))
-        seen = [*sample_files(work.stream.images), *files]
-        self._known.add(spec, work.cell.key, work.source_images is not None, seen)
-        with store.claim(work.cell) as is_ours:
-            record = store.find(work.cell)
-            if record is not None and is_finished(record, store):
-                return Outcome(record, is_new=False)
-            if not is_ours:
-                return None
-            if record is not None and record.status == "done":
-                wrong, moved = damage(record, store), store.set_cell_aside(work.cell)
-                self._watcher.on_warning(f"{wrong}: moved it to {moved[0].parent}, running its cell again")
-            elif record is not None and record != self._before.get(work.cell.key):
-                return Outcome(record, is_new=False)  # it failed in another process meanwhile, as it would here
-            self._watcher.on_start(spec, len(work.stream.order))
-            record, predictions = self._run(work)
-            record = store.save(record, predictions)
-            self._source_seconds.add(record)
-        return Outcome(record, is_new=True)
+        self._known.add(spec, work)
+        with self._store.claim(work.cell) as is_ours:
+            record = self._find(work.cell, is_ours)
+            is_new = record is None and is_ours
+            if is_new:
+                self._watcher.on_start(spec, len(work.stream.order))
+                record = self._store.save(*self._run(work))
+                self._source_seconds.add(record)
+        if record is not None:
+            self._watcher.on_record(record, is_new)
+        return record
+
+    def _find(self, cell: Cell, is_ours: bool) -> Record | None:
+        """A cell's record, unless the cell should run: again if its predictions are damaged, or it failed before."""
+        record = self._store.find(cell)
+        if record is None or is_finished(record, self._store):
+            return record
+        if is_ours and record.status == "done":
+            wrong, moved = damage(record, self._store), self._store.set_cell_aside(cell)
+            self._watcher.on_warning(f"{wrong}: moved it to {moved[0].parent}, running its cell again")
+        elif is_ours and record != self._before.get(cell.key):
+            return record  # it failed in another process meanwhile, as it would here
+        return None
 
     def _run(self, work: Work) -> tuple[Record, Predictions | None]:
         alarm = self._alarms.of(work)

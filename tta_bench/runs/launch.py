@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tta_bench.errors import require
+from tta_bench.isolation.pool import Workers
 from tta_bench.records import output
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
@@ -18,7 +19,6 @@ from tta_bench.runs.site import Site
 from tta_bench.runs.spec import row_of, specs
 from tta_bench.runs.tuned import with_tuned
 from tta_bench.runs.watcher import Watcher
-from tta_bench.runs.workers import Workers
 from tta_bench.suites.suite import Suite, load
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
+from tta_bench.isolation.host import Work
 from tta_bench.models import published
 from tta_bench.models.published import PublishedModel
 from tta_bench.papers.baseline import BASELINE, is_anothers, judge, may_be_chance, other_weights, source_row
@@ -17,7 +18,6 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder, OnCache
 from tta_bench.runs.execute import run_at
-from tta_bench.runs.host import Work
 from tta_bench.runs.watcher import Watcher
 from tta_bench.streams.scenarios import protocol, scenario_of
 from tta_bench.streams.stream import Part, make_stream

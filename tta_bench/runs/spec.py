@@ -64,7 +64,7 @@ def _specs(suite: Suite, options: RunOptions) -> list[CellSpec]:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the tables: a method with its settings, under a label."""
+    """A row of the tables: a method with its settings, under a label. Clocks and checks know rows, not streams."""
 
     label: str
     method: str

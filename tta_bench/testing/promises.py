@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from tta_bench import registry, settings
 from tta_bench.errors import UserError, some
+from tta_bench.isolation.side_effects import hooks, require_plain_values, threads
 from tta_bench.measure.flops import TOLERATED, uncounted_forwards
 from tta_bench.measure.process import process_state
 from tta_bench.method import Kind, Method, ScorePoint
-from tta_bench.runs.side_effects import hooks, require_plain_values, threads
 from tta_bench.testing.small import BATCH, CLASSES, stream
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from tta_bench.isolation.adapter import read
 from tta_bench.measure.clock import Stopwatch
-from tta_bench.runs.adapter import read
 from tta_bench.timing.steps import Steps, naming
 from tta_bench.timing.workload import REFERENCE, Bench
 

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from tta_bench import build_method
 from tta_bench.errors import UserError
+from tta_bench.isolation.adapter import Adapter, Setup
 from tta_bench.measure.clock import step_watch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.flops import TOLERATED, uncounted_forwards
 from tta_bench.models.source import load
-from tta_bench.runs.adapter import Adapter, Setup
 
 # An older revision without this name is refused at once; a checkout installed for development would lend it the rest.
 _ = build_method

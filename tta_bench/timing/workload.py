@@ -9,11 +9,12 @@ from typing import Any
 
 from tta_bench import settings
 from tta_bench.errors import UserError
+from tta_bench.isolation.adapter import read, source_batches, source_labels
+from tta_bench.isolation.host import Work
 from tta_bench.measure.baseline import Identity
 from tta_bench.models.names import findable
-from tta_bench.runs.adapter import read, source_batches, source_labels
-from tta_bench.runs.bind import Binder, model_name
-from tta_bench.runs.host import Work
+from tta_bench.runs.bind import Binder
+from tta_bench.runs.found import model_name
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite

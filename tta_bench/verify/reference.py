@@ -18,7 +18,7 @@ from tta_bench.suites import suite as suites
 from tta_bench.verify.findings import Audit
 
 FILE = "source.csv"  # made by `python -m benchmarks.source_reference`
-COLUMNS = ("data", "weights", "task", "images", "top1")
+COLUMNS = ("data", "weights", "amp", "task", "images", "top1")
 FREE_OF_ORDER = ("normal", "single", "continual", "mixed")  # scenarios that show each image of a task once
 DISTANCE = 0.003  # of Source's accuracy on another machine: its last bits decide a few images of thousands
 TORCH = {"F64": "float64", "F32": "float32", "F16": "float16", "I64": "int64", "I32": "int32", "U8": "uint8"}
@@ -90,8 +90,8 @@ def check_source(record: Record, audit: Audit, where: str) -> None:
     cell = record.cell
     if cell.spec.method != BASELINE:
         return
-    if cell.spec.limit is not None or cell.spec.amp or cell.spec.newer or cell.spec.scenario not in FREE_OF_ORDER:
-        audit.unknown("source", where, "no reference for a part of a stream, another precision or an uneven order")
+    if cell.spec.limit is not None or cell.spec.newer or cell.spec.scenario not in FREE_OF_ORDER:
+        audit.unknown("source", where, "no reference for a part of a stream, another mode or an uneven order")
         return
     for task in cell.spec.tasks:
         found = _against_reference(record, task)
@@ -128,13 +128,17 @@ def _against_paper(record: Record, task: str) -> str | None:
     return judge(task, round(record.scores.task_top1[task] * images), images, row, cell.found.mean) or ""
 
 
-def _key(cell: Cell, task: str) -> tuple[str, str, str]:
-    return json.dumps(cell.spec.data, sort_keys=True), cell.found.weights, task
+def _key(cell: Cell, task: str) -> tuple[str, str, str, str]:
+    return json.dumps(cell.spec.data, sort_keys=True), cell.found.weights, cell.spec.amp or "", task
 
 
 @cache
-def references() -> dict[tuple[str, str, str], float]:
-    """Source's accuracies as fractions, by data, weights and task."""
+def references() -> dict[tuple[str, str, str, str], float]:
+    """Source's accuracies as fractions, by data, weights, precision and task."""
+    return {(line["data"], line["weights"], line["amp"], line["task"]): float(line["top1"]) for line in lines()}
+
+
+def lines() -> list[dict[str, str]]:
+    """The reference as it is stored."""
     text = (files(__package__) / FILE).read_text(encoding="utf-8")
-    lines = csv.DictReader(text.splitlines())
-    return {(line["data"], line["weights"], line["task"]): float(line["top1"]) for line in lines}
+    return list(csv.DictReader(text.splitlines()))

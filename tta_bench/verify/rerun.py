@@ -48,13 +48,13 @@ def _again(record: Record, store: Store, site: Site, audit: Audit, where: str) -
     own = replace(site, device=record.cell.found.device) if site.device == "auto" else site
     with tempfile.TemporaryDirectory(prefix="tta-bench-verify-") as folder, _threads(record, own):
         here = Store.create(Path(folder) / "run", record.cell.spec.suite)
-        outcome = run_spec(record.cell.spec, own, here.folder)
-        if outcome is None:
+        again = run_spec(record.cell.spec, own, here.folder)
+        if again is None:
             raise UserError("another process holds this cell")
-        if outcome.record.status != "done":
-            audit.fails("rerun", where, f"failed here: {outcome.record.reason}")
+        if again.status != "done":
+            audit.fails("rerun", where, f"failed here: {again.reason}")
             return
-        _compare(record, store.predictions(record), outcome.record, here.predictions(outcome.record), audit, where)
+        _compare(record, store.predictions(record), again, here.predictions(again), audit, where)
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from tta_bench.errors import CellFailed, UserError
+from tta_bench.isolation.adapter import Adapter
 from tta_bench.method import Method
 from tta_bench.models.precision import autocast
 from tta_bench.records.live import Live
-from tta_bench.runs.adapter import Adapter
 
 
 class Standby:

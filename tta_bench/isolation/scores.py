@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.isolation.logits import Answer
 from tta_bench.measure.confidence import brier_scores
 from tta_bench.records.predictions import Predictions
-from tta_bench.runs.logits import Answer
 from tta_bench.streams.stream import Stream
 
 

@@ -23,14 +23,10 @@ from torch import Tensor
 
 from tta_bench import registry
 from tta_bench.errors import CellFailed, UserError, reason
-from tta_bench.measure import environment
-from tta_bench.measure.process import open_files
-from tta_bench.models import source as models
-from tta_bench.models.source import SourceModel
-from tta_bench.runs import messages
-from tta_bench.runs.adaptation import adapt
-from tta_bench.runs.logits import Answer
-from tta_bench.runs.messages import (
+from tta_bench.isolation import messages
+from tta_bench.isolation.adaptation import adapt
+from tta_bench.isolation.logits import Answer
+from tta_bench.isolation.messages import (
     Answered,
     Batch,
     CodeChanged,
@@ -42,7 +38,11 @@ from tta_bench.runs.messages import (
     NextSource,
     Raised,
 )
-from tta_bench.runs.prepared import Cost, State
+from tta_bench.isolation.prepared import Cost, State
+from tta_bench.measure import environment
+from tta_bench.measure.process import open_files
+from tta_bench.models import source as models
+from tta_bench.models.source import SourceModel
 
 TRACE = 20_000  # characters of a traceback that are kept
 

@@ -11,11 +11,11 @@ import torch
 
 from tests.support.records import make_cell
 from tests.support.works import CPU, requests
+from tta_bench.isolation.prepared import Cost, Prepared, digest
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import run_left
-from tta_bench.runs.prepared import Cost, Prepared, digest
 from tta_bench.runs.watcher import Watcher
 
 METHODS = ("eata", "cfa", "foa-shift", "foa", "rmt")

@@ -26,9 +26,8 @@ import msgspec
 
 from tta_bench import registry
 from tta_bench.errors import CellFailed, RunStopped
-from tta_bench.records.record import Measured
-from tta_bench.runs import messages
-from tta_bench.runs.messages import (
+from tta_bench.isolation import messages
+from tta_bench.isolation.messages import (
     Answered,
     Batch,
     CodeChanged,
@@ -40,11 +39,12 @@ from tta_bench.runs.messages import (
     NextSource,
     Raised,
 )
+from tta_bench.records.record import Measured
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tta_bench.runs.host import WorkHost
+    from tta_bench.isolation.host import WorkHost
 
 SLOTS = 3  # batches in shared memory: one in use, one waiting, one being written
 PATIENCE = 600.0  # seconds that a method may take for one batch, or a worker to start
@@ -53,7 +53,7 @@ LONGEST = 2e6  # seconds to wait for one message: the system's timers overflow a
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from tta_bench.system import die_with_parent; die_with_parent(); "  # first: importing torch takes seconds
-    "from tta_bench.runs.worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+    "from tta_bench.isolation.child import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 
 
@@ -246,7 +246,7 @@ def _job(host: WorkHost, *, needs_source: bool) -> Job:
 def _answer(message: Answered) -> Any:
     import numpy as np
 
-    from tta_bench.runs.logits import Answer
+    from tta_bench.isolation.logits import Answer
 
     table = np.frombuffer(message.table, np.float32).reshape(message.rows, -1)
     return Answer(table, np.frombuffer(message.probabilities, np.float32).reshape(-1, table.shape[1]))
@@ -255,7 +255,7 @@ def _answer(message: Answered) -> Any:
 def _learned(state: bytes, cost: dict[str, Any]) -> tuple[Any, Any]:
     from safetensors.torch import load
 
-    from tta_bench.runs.prepared import Cost
+    from tta_bench.isolation.prepared import Cost
 
     return load(state), Cost(**cost)
 

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from tests.support.works import CPU, requests, works
 from tta_bench import registry
 from tta_bench.data.images import ArrayImages
+from tta_bench.isolation.host import Work, run_cell
 from tta_bench.measure import memory
 from tta_bench.measure.cost import CostCounter
 from tta_bench.method import Method
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.runs.host import Work, run_cell
 from tta_bench.runs.resume import run_specs
 from tta_bench.runs.watcher import Watcher
 

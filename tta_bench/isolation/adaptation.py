@@ -1,7 +1,7 @@
 """One method over one stream: a fresh model, a fresh method, one pass. Only `adapt` is inside the timer.
 
 Batches come from a host, and answers go back to it. Nothing here has a label of the stream or a file of the run: the
-host may be in another process (worker.py).
+host may be in another process (child.py).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from tta_bench.data import loading
+from tta_bench.isolation.adapter import Adapter, Setup
+from tta_bench.isolation.logits import Answer, answer_of
+from tta_bench.isolation.prepared import Cost, State
+from tta_bench.isolation.side_effects import Watch, threads
+from tta_bench.isolation.standby import Standby, require_predict
 from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.process import restored
 from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Measured
-from tta_bench.runs.adapter import Adapter, Setup
-from tta_bench.runs.logits import Answer, answer_of
-from tta_bench.runs.prepared import Cost, State
-from tta_bench.runs.side_effects import Watch, threads
-from tta_bench.runs.standby import Standby, require_predict
 from tta_bench.streams.schedule import Schedule
 
 FEW = 50  # batches of a stream in which counting the operations of one batch more costs little

@@ -18,15 +18,15 @@ from benchmarks.torture import hostile
 from tests.support.records import changed, make_record
 from tests.support.works import requests, works
 from tta_bench.errors import CellFailed
+from tta_bench.isolation.host import WorkHost, ignore, run_cell
+from tta_bench.isolation.pool import Worker, Workers
 from tta_bench.records.store import Store
 from tta_bench.runs import execute
 from tta_bench.runs.alarms import CellAlarm
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.execute import SourceSeconds, run_at, run_left
-from tta_bench.runs.host import WorkHost, ignore, run_cell
 from tta_bench.runs.site import Site
 from tta_bench.runs.watcher import Watcher
-from tta_bench.runs.workers import Worker, Workers
 
 ISOLATED = Site(device="cpu", in_process=False)
 
@@ -62,7 +62,7 @@ def test_a_killed_worker_gets_a_second_chance(small_suite: Path, tmp_path: Path)
     deaths = []
 
     def kill_once(images: int, accuracy: float, prediction: object) -> None:
-        warm = [child for child in children() if "runs.worker" in child[1]]
+        warm = [child for child in children() if "isolation.child" in child[1]]
         if not deaths and images >= 32:
             deaths.extend(warm)
             for pid, _ in warm:
@@ -73,7 +73,7 @@ def test_a_killed_worker_gets_a_second_chance(small_suite: Path, tmp_path: Path)
     assert deaths
     assert (record.status, record.scores.samples) == ("done", 64)
     time.sleep(0.1)
-    assert not [child for child in children() if "runs.worker" in child[1]], "no worker outlives its run"
+    assert not [child for child in children() if "isolation.child" in child[1]], "no worker outlives its run"
 
 
 def children() -> list[tuple[int, str]]:

@@ -17,15 +17,15 @@ from torch import Tensor
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.files import now
+from tta_bench.isolation.adaptation import adapt
+from tta_bench.isolation.adapter import Setup, in_order
+from tta_bench.isolation.logits import Answer
+from tta_bench.isolation.prepared import Cost, Prepared, State
+from tta_bench.isolation.scores import Scorer
 from tta_bench.measure.metrics import scores_of
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Measured, Record
-from tta_bench.runs.adaptation import adapt
-from tta_bench.runs.adapter import Setup, in_order
-from tta_bench.runs.logits import Answer
-from tta_bench.runs.prepared import Cost, Prepared, State
-from tta_bench.runs.scores import Scorer
 from tta_bench.streams.stream import Stream
 
 OnBatch = Callable[[int, float, NDArray[np.int32]], None]  # images done, running accuracy, this batch's predictions

@@ -1,0 +1,1 @@
+"""One cell: a host with images and labels, and a method that adapts in a process without them."""
