@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
+from tta_bench.measure import environment
 from tta_bench.models.precision import autocast, compiled
 from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
@@ -36,12 +37,18 @@ class Setup(Asked):
     live: Live | None = None  # None: the stream waits, and the method adapts to every batch
 
 
+def start(setup: Setup) -> None:
+    """Make the device ready for a method, and the way in which it computes."""
+    environment.start(setup.device, tf32=setup.tf32, deterministic=setup.deterministic)
+
+
 class Adapter:
     """A fresh model and a fresh method on it."""
 
     def __init__(self, setup: Setup, *, shares_weights: bool = False) -> None:
         """With `shares_weights` the model's weights are not copied, so nothing may be adapted."""
         self.setup = setup
+        start(setup)
         self.model = setup.model.fresh(setup.device, setup.class_mask, shares_weights=shares_weights)
         if setup.compile:
             self.model = compiled(self.model)

@@ -78,6 +78,8 @@ def refuse_unfit(specs: Sequence[CellSpec], binder: Binder) -> None:
         refuse_unwritable_cache(binder.site.cache)
     if any(spec.amp for spec in specs):
         refuse_missing_bf16(binder.device)
+    if any(spec.tf32 for spec in specs) and binder.device.type != "cuda":
+        raise UserError(f"--tf32 requires a GPU that CUDA can use (got {binder.device})")
     streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
     for spec in streams.values():
         protocol(spec).inspect(binder.material(spec))  # before weights are loaded, which may need a download

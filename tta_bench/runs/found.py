@@ -125,6 +125,12 @@ def device(at: Request) -> str:
     return at.site.device_stamp()
 
 
+def _device_kind(bound: Bound) -> str:
+    from tta_bench.measure import environment  # imports torch
+
+    return environment.kind(bound.setup.device)
+
+
 # Files that a method's settings name, and a sample of the images, are also stamped one by one (key_cache.py).
 PARTS = {
     "settings": Part(lambda b: b.setup.settings, (method_code,)),
@@ -136,7 +142,7 @@ PARTS = {
     "weights": Part(lambda b: b.model.weights_hash, (weights,)),
     "mean": Part(lambda b: b.model.mean, (weights,)),
     "std": Part(lambda b: b.model.std, (weights,)),
-    "device": Part(lambda b: b.setup.device.type, (device,)),
+    "device": Part(_device_kind, (device,)),
     "harness": Part(
         lambda b: _joined(harness_code(b), b.model.code, scenario_code(b)), (harness_code, weights, scenario_code)
     ),

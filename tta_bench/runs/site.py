@@ -11,6 +11,7 @@ from typing import Any
 
 from tta_bench.checked import readers as read
 from tta_bench.checked.options import option, read_all
+from tta_bench import gpus
 from tta_bench.errors import UserError
 
 _READERS = "processes that read images (default: one per core, if images are on disk)"
@@ -62,9 +63,7 @@ class Site:
 
     def device_stamp(self) -> str:
         """A stamp that changes when another kind of device would be picked, as far as is known without torch."""
-        has_gpus = any(Path("/dev").glob("nvidia[0-9]*"))
-        hides_them = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # a worker sees one of several GPUs
-        return f"{self.device} {sys.platform} {has_gpus and not hides_them}"
+        return f"{self.device} {sys.platform} {gpus.visible() != []} {os.environ.get(gpus.SIMULATED, '')}".rstrip()
 
 
 def refuse_unwritable_cache(cache: Path) -> None:
