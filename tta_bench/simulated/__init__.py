@@ -41,7 +41,7 @@ from tta_bench.simulated.machine import NAME, Machine
 from tta_bench.simulated.operations import Operations
 from tta_bench.simulated.tensor import Simulated
 
-__all__ = ["NAME", "SimulatedGpus", "is_on", "switch_on_if_asked"]
+__all__ = ["NAME", "Simulated", "SimulatedGpus", "is_on", "switch_on_if_asked"]
 
 _on: list[SimulatedGpus] = []
 
