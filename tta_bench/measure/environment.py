@@ -49,6 +49,13 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
+def started(name: str) -> torch.device:
+    """The device by name, ready to compute on."""
+    device = pick_device(name)
+    start(device)
+    return device
+
+
 def start(device: torch.device, *, tf32: bool = False, deterministic: bool = False) -> None:
     """Make a GPU the current one, start its driver, and set how this process computes on it.
 

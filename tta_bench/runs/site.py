@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tta_bench import gpus
 from tta_bench.checked import readers as read
 from tta_bench.checked.options import option, read_all
-from tta_bench import gpus
 from tta_bench.errors import UserError
 
 _READERS = "processes that read images (default: one per core, if images are on disk)"
