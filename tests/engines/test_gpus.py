@@ -9,7 +9,6 @@ import pytest
 from tta_bench import gpus
 from tta_bench.errors import UserError
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.site import Site
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def test_wsl_leaves_it_to_cuda(devices: Path) -> None:
     (devices / "dxg").touch()
     gpus.refuse_missing([7])
     assert gpus.only(7)["CUDA_VISIBLE_DEVICES"] == "7"
-    assert Site(device="auto").device_stamp().endswith("True")
+    assert gpus.visible() is None
 
 
 def test_an_existing_choice_is_respected(devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,13 +43,10 @@ def test_an_existing_choice_is_respected(devices: Path, monkeypatch: pytest.Monk
     assert [gpus.only(i)["CUDA_VISIBLE_DEVICES"] for i in (0, 1)] == ["GPU-8932f937", "5"]
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
     assert gpus.only(0)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
-    with pytest.raises(
-        UserError, match=r"--gpus 2: CUDA_VISIBLE_DEVICES=GPU-8932f937, 5 shows no GPU 2 \(GPUs: 0, 1\)"
-    ):
+    with pytest.raises(UserError, match="--gpus 2: CUDA_VISIBLE_DEVICES=GPU-8932f937, 5 shows no GPU 2"):
         gpus.refuse_missing([2])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert gpus.visible() == []
-    assert Site(device="auto").device_stamp().endswith("False")
 
 
 def test_cells_on_gpus_never_run_on_a_cpu() -> None:

@@ -163,7 +163,7 @@ def main() -> None:
     from tta_bench.isolation.pool import Workers
 
     asked, supervisor = json.loads(sys.argv[2]), int(sys.argv[3])
-    workers = Workers()
+    workers = Workers(forks=True)
     if not asked["in_process"]:
         workers.warm_up()
     from tta_bench.engines.loop import work

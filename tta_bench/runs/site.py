@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tta_bench import gpus
 from tta_bench.checked import readers as read
 from tta_bench.checked.options import option, read_all
 from tta_bench.errors import UserError
@@ -60,10 +58,6 @@ class Site:
         site = cls(**content)
         read_all(site)
         return site
-
-    def device_stamp(self) -> str:
-        """A stamp that changes when another kind of device would be picked, as far as is known without torch."""
-        return f"{self.device} {sys.platform} {gpus.visible() != []} {os.environ.get(gpus.SIMULATED, '')}".rstrip()
 
 
 def refuse_unwritable_cache(cache: Path) -> None:

@@ -28,7 +28,8 @@ IMAGES = 1024
 def warn(specs: Sequence[CellSpec], binder: Binder, store: Store, watcher: Watcher) -> None:
     """Save a warning for all weights with which Source is far from what is published, and remove old ones."""
     warnings = suspicions(specs, binder, watcher)
-    store.note_warnings(warnings)
+    if warnings:
+        store.note_warnings(warnings)
     for warning in filter(None, warnings.values()):
         watcher.on_warning(warning)
 
