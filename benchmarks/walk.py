@@ -1,13 +1,15 @@
-"""The functions that a run passes before a method adapts, in the order of their first call.
+"""The hand-overs of a run: what a reader follows from module to module until a method adapts.
 
 python -m benchmarks.walk            counts for `run`, `run --jobs 2`, and the same run once it is finished
-python -m benchmarks.walk --list     the functions, too
+python -m benchmarks.walk --list     the functions, too, in the order of their first call
 
-Rule of counting: distinct functions and methods of tta_bench, in all processes of the run together, called in a main
-thread before the first `adapt` of a method, or before the report of a run that has nothing left to do. A property
-counts. What does not: lambdas, comprehensions, generated code (as a dataclass's __init__), what runs while a module is
-imported, the methods themselves. `walk` counts the rooms that the way leads through (WAY); `all` counts every room:
-also how data are opened, weights loaded, and code hashed.
+Rule of counting: distinct public functions and methods, in all processes of the run together, that another module of
+tta_bench calls in a main thread before the first `adapt` of a method, or before the report of a run that has nothing
+left to do. The rooms on the way (WAY) count. Two of them are libraries (DOORS): there a function counts if another room
+calls it. A module's own helpers do not count: a reader who trusts their names reads on. Neither do constructors and
+properties, which hand over data but not control, nor callbacks that are defined inside a function, nor what runs while
+a module is imported or the parser is built, nor the other rooms: how files are parsed, data opened, weights loaded,
+code hashed.
 """
 
 from __future__ import annotations
@@ -21,21 +23,46 @@ from collections import Counter
 from pathlib import Path
 
 WAY = ("cli", "runs", "engines", "isolation", "records", "streams")
+DOORS = ("records", "streams")
 RUN = ["run", "--suite", "digits-c-5", "--methods", "source", "--tasks", "contrast", "--seeds", "0", "--limit", "64"]
 
 # Runs at the start of every process. It writes a line for each function at once: workers are killed, not closed.
 HOOK = """
 import os, sys, time
 home, out = os.environ["TTA_WALK_HOME"], os.open(os.environ["TTA_WALK_OUT"], os.O_APPEND | os.O_WRONLY)
-seen = set()
+doors, seen = os.environ["TTA_WALK_DOORS"].split(), set()
 
 
-def is_import(frame):
+def is_set_up(frame):
+    # Whether a module is imported, or the parser is built.
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(home):
             return frame.f_globals["__name__"] != "__main__"
+        if frame.f_code.co_name == "parser" and frame.f_code.co_filename.endswith("cli/main.py"):
+            return True
         frame = frame.f_back
     return False
+
+
+def caller(frame):
+    # The file of tta_bench that led here, maybe through the standard library.
+    frame = frame.f_back
+    while frame is not None and not frame.f_code.co_filename.startswith(home):
+        frame = frame.f_back
+    return frame.f_code.co_filename if frame else ""
+
+
+def is_handed_over(file, by):
+    room, of_caller = (os.path.relpath(path, home).partition(os.sep)[0] for path in (file, by or os.sep))
+    return room != of_caller if room in doors else file != by
+
+
+def is_read(frame, name):
+    # A property, or an attribute that a property makes.
+    found = frame.f_globals
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else vars(found).get(part) if found is not None else None
+    return type(found).__name__ in ("property", "cached_property")
 
 
 def watch(frame, event, _):
@@ -48,8 +75,9 @@ def watch(frame, event, _):
         os.write(out, f"{time.monotonic_ns()} {os.getpid()} adapt adapt\\n".encode())
         sys.setprofile(None)
         return
-    is_function = code.co_flags & 1 and not code.co_name.startswith("<")
-    if file.startswith(home) and is_function and not is_import(frame):
+    if not file.startswith(home) or not code.co_flags & 1 or code.co_name.startswith(("_", "<")) or "<" in name:
+        return
+    if is_handed_over(file, caller(frame)) and not is_set_up(frame) and not is_read(frame, name):
         seen.add(code)
         os.write(out, f"{time.monotonic_ns()} {os.getpid()} {module} {name}\\n".encode())
 
@@ -70,6 +98,7 @@ def passed(words: list[str], folder: Path) -> list[tuple[str, str]]:
         "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "TTA_WALK_HOME": str(Path(tta_bench.__file__).parent),
         "TTA_WALK_OUT": str(trace),
+        "TTA_WALK_DOORS": " ".join(DOORS),
     }
     given.pop("TTA_BENCH_IN_PROCESS", None)
     command = [sys.executable, "-m", "tta_bench", *words, "--out", str(folder / "run")]

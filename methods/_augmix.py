@@ -13,6 +13,7 @@ operation pass through it together.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ from torchvision.transforms.v2 import functional as V
 from ._crops import random_resized_crops
 from ._draws import Draws
 from ._head import full_precision
+from ._host import places, sent
 
 CHAINS, LONGEST = 3, 3
 AUTOCONTRAST, EQUALIZE, SOLARIZE, POSTERIZE, ROTATE, SHEAR_X, SHEAR_Y, SHIFT_X, SHIFT_Y = OPERATIONS = range(9)
@@ -46,7 +48,7 @@ class AugMix:
         """One view of each image."""
         crops = random_resized_crops(images, self.draws, smallest=0.08).mul_(255).round_().clamp_(0, 255)
         mixed = self._mixed_chains(crops)
-        share = self.draws.uniforms(0, 1, len(images), 1, 1, 1).to(images)
+        share = sent(self.draws.uniforms(0, 1, len(images), 1, 1, 1).to(images.dtype), images)
         return mixed.lerp_(crops, share).div_(255)
 
     def _mixed_chains(self, crops: Tensor) -> Tensor:
@@ -59,7 +61,7 @@ class AugMix:
         for kinds in operations:
             self._apply(copies, kinds)
         weights = -draws.uniforms(0, 1, CHAINS, number).clamp_min(1e-30).log()
-        weights = (weights / weights.sum(0)).to(crops)
+        weights = sent((weights / weights.sum(0)).to(crops.dtype), crops)
         mixed = torch.zeros_like(crops)
         for chain, weight in zip(copies.split(number), weights, strict=True):
             mixed.addcmul_(chain.to(crops.dtype), weight.view(-1, 1, 1, 1))
@@ -69,20 +71,27 @@ class AugMix:
         """One operation on each copy that has one, in place."""
         levels = self.draws.uniforms(0.1, 1, len(kinds))
         signs = self.draws.whole(2, len(kinds)) * 2.0 - 1
-        device = copies.device
-        for kind, change in ((AUTOCONTRAST, V.autocontrast_image), (EQUALIZE, V.equalize_image)):
-            if len(chosen := (kinds == kind).nonzero()[:, 0].to(device)):
-                copies[chosen] = change(copies[chosen])
-        if len(chosen := (kinds == SOLARIZE).nonzero()[:, 0]):
-            limit = (256 - (levels[chosen] * 25.6).int()).view(-1, 1, 1, 1).to(device)
-            images = copies[chosen.to(device)]
-            copies[chosen.to(device)] = torch.where(images < limit, images, 255 - images)
-        if len(chosen := (kinds == POSTERIZE).nonzero()[:, 0].to(device)):
-            copies[chosen] = copies[chosen] & 0b11110000
+        limits = sent(256 - (levels * 25.6).int(), copies).view(-1, 1, 1, 1)
         matrices = affine_matrices(kinds, levels, signs, *copies.shape[-2:])
         moves = (matrices != torch.eye(2, 3)).flatten(1).any(1)  # the weakest turns and shifts are none
-        if len(chosen := moves.nonzero()[:, 0].to(device)):
-            copies[chosen] = affine(copies[chosen], matrices[moves].to(device))
+        *plain, moved = places([*(kinds == kind for kind in PLAIN), moves], copies)
+        for change, chosen in zip(PLAIN.values(), plain, strict=True):
+            if len(chosen):
+                copies[chosen] = change(copies[chosen], limits[chosen])
+        if len(moved):
+            copies[moved] = affine(copies[moved], matrices[moves])
+
+
+def solarized(images: Tensor, limits: Tensor) -> Tensor:
+    return torch.where(images < limits, images, 255 - images)
+
+
+PLAIN: dict[int, Callable[[Tensor, Tensor], Tensor]] = {  # kinds that move nothing
+    AUTOCONTRAST: lambda images, limits: V.autocontrast_image(images),
+    EQUALIZE: lambda images, limits: V.equalize_image(images),
+    SOLARIZE: solarized,
+    POSTERIZE: lambda images, limits: images & 0b11110000,
+}
 
 
 def affine_matrices(kinds: Tensor, levels: Tensor, signs: Tensor, height: int, width: int) -> Tensor:
@@ -103,14 +112,17 @@ def affine_matrices(kinds: Tensor, levels: Tensor, signs: Tensor, height: int, w
 
 
 def affine(images: Tensor, matrices: Tensor) -> Tensor:
-    """Move 8-bit images, bilinear, as Pillow does: the edge is drawn out by half a pixel, beyond it is the fill."""
+    """Move 8-bit images, bilinear, as Pillow does: the edge is drawn out by half a pixel, beyond it is the fill.
+
+    The matrices are on the CPU.
+    """
     height, width = images.shape[-2:]
     # To the coordinates of grid_sample, from -1 to 1 between the outer edges of the image.
-    size = torch.tensor([width, height, 1.0], device=images.device)
+    size = torch.tensor([width, height, 1.0])
     theta = matrices * (size / size[:2, None])
     theta[:, :, 2] = theta[:, :, 2] * 2 + theta[:, :, :2].sum(2) - 1
     with full_precision(images):
-        grid = F.affine_grid(theta, [*images.shape], align_corners=False)
+        grid = F.affine_grid(sent(theta, images), [*images.shape], align_corners=False)
     outside = ((grid < -1) | (grid >= 1)).any(3)
     moved = F.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
     moved += 1e-2  # the conversion cuts off, as Pillow's does, and rounding errors must not cost a level

@@ -11,12 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._batchnorm import replaced, scaled_and_shifted
+
+
+class Labels(NamedTuple):
+    """The classes of a batch. Which of them occur is read once for all layers: the host waits for a GPU there."""
+
+    each: Tensor  # [B]
+    present: Tensor  # classes
+    member: Tensor  # [present classes, B]
+    counts: Tensor  # [present classes, 1]
+
+    @classmethod
+    def of(cls, labels: Tensor) -> Labels:
+        present, row, counts = labels.unique(return_inverse=True, return_counts=True)
+        return cls(labels, present, F.one_hot(row, len(present)).T, counts[:, None])
 
 
 class BalancedStatistics:
@@ -26,7 +41,7 @@ class BalancedStatistics:
         self._layers = {norm: Layer(norm, classes=classes, rate=rate, share=share) for norm in norms}
 
     @contextmanager
-    def in_place(self, labels: Tensor | None = None) -> Iterator[None]:
+    def in_place(self, labels: Labels | None = None) -> Iterator[None]:
         """Within the block the model normalises by these statistics; with labels they follow each batch first."""
         with replaced({norm: partial(layer, labels=labels) for norm, layer in self._layers.items()}):
             yield
@@ -43,18 +58,16 @@ class Layer:
         self._class_mean = self._mean.expand(classes, -1)
         self._class_var = self._var.expand(classes, -1)
 
-    def __call__(self, maps: Tensor, labels: Tensor | None) -> Tensor:
+    def __call__(self, maps: Tensor, labels: Labels | None) -> Tensor:
         mean, var = (self._mean, self._var) if labels is None else self._follow(maps, labels)
         return scaled_and_shifted(self._norm, maps, mean, var)
 
-    def _follow(self, maps: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _follow(self, maps: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
         """Move the statistics by a batch; returns the layer's mean and variance, through which gradients flow."""
-        present, row, count = labels.unique(return_inverse=True, return_counts=True)
-        member = F.one_hot(row, len(present)).T.to(maps)  # [present classes, B]
-        count = count[:, None].to(maps)
+        present, member, count = labels.present, labels.member.to(maps), labels.counts.to(maps)
         rate = count.reciprocal().clamp(max=self._rate)
         within, mean = torch.var_mean(maps, (2, 3), correction=0)
-        away = mean - self._class_mean[labels]
+        away = mean - self._class_mean[labels.each]
         step = rate * (member @ away)
         squares = rate * (member @ (within + away.square())) - step.square()
         keep = rate * count

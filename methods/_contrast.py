@@ -32,5 +32,9 @@ def contrast(views: Tensor, temperature: float) -> Tensor:
     rows = F.normalize(views.flatten(0, 1), dim=1)
     itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
     log_p = (rows @ rows.T / temperature).masked_fill(itself, -torch.inf).log_softmax(1)
-    image = torch.arange(images, device=rows.device).repeat(count)
-    return -log_p[(image[:, None] == image) & ~itself].mean()
+    # The columns of an image's other views, [k B, k - 1].
+    view = torch.arange(count, device=rows.device).repeat_interleave(images)[:, None]
+    other = torch.arange(count - 1, device=rows.device)
+    other = other + (other >= view)
+    image = torch.arange(images, device=rows.device).repeat(count)[:, None]
+    return -log_p.gather(1, other * images + image).mean()

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ._draws import Draws
+from ._host import sent
 
 TRIES = 10
 RATIOS = 3 / 4, 4 / 3  # of width to height
@@ -40,7 +41,7 @@ def draw_boxes(count: int, height: int, width: int, draws: Draws, smallest: floa
 
 def mirrored(images: Tensor, draws: Draws) -> Tensor:
     """Each image or its mirror image, one as likely as the other."""
-    mirror = draws.whole(2, len(images), 1, 1, 1).bool().to(images.device)
+    mirror = sent(draws.whole(2, len(images), 1, 1, 1).bool(), images)
     return torch.where(mirror, images.flip(-1), images)
 
 
@@ -57,8 +58,8 @@ def mirrored_crops(images: Tensor, boxes: Tensor, draws: Draws, *, resized_first
     x = torch.where(mirror, x.flip(1), x)
     y = _places(height, top, high, resized_first)
     grid = torch.empty(len(images), height, width, 2, device=images.device)
-    grid[..., 0] = (x * (2 / max(width - 1, 1)) - 1).to(images.device)[:, None]
-    grid[..., 1] = (y * (2 / max(height - 1, 1)) - 1).to(images.device)[:, :, None]
+    grid[..., 0] = sent(x * (2 / max(width - 1, 1)) - 1, images)[:, None]
+    grid[..., 1] = sent(y * (2 / max(height - 1, 1)) - 1, images)[:, :, None]
     return F.grid_sample(images, grid.to(images.dtype), padding_mode="border", align_corners=True)
 
 

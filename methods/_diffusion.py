@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tta_bench.errors import UserError
 
 from ._guided_diffusion import converted
+from ._host import sent
 
 SCHEDULE = {"num_train_timesteps": 1000, "beta_schedule": "linear", "beta_start": 1e-4, "beta_end": 0.02}
 
@@ -47,7 +48,7 @@ class Redrawing:
         draws = [torch.Generator().manual_seed(seed) for seed in seeds]
         with torch.enable_grad():
             given = self._resized(images.float()) * 2 - 1
-            noise = torch.cat([torch.randn(1, *given.shape[1:], generator=draw) for draw in draws]).to(given.device)
+            noise = sent(torch.cat([torch.randn(1, *given.shape[1:], generator=draw) for draw in draws]), given)
             now: Tensor = self._scheduler.add_noise(given, noise, self._times[self.start].to(given.device))
             coarse = self._coarse(given)
             for time in self._times[: self.start].flip(0):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from torch import Tensor
+
+from ._host import sent
 
 
 def entropy(logits: Tensor) -> Tensor:
@@ -26,7 +29,17 @@ def reliable(entropies: Tensor, threshold: float) -> Tensor:
     return (entropies < threshold).nonzero().squeeze(1)
 
 
-def mean_reliable(entropies: Tensor, threshold: float) -> Tensor | None:
-    """Mean entropy of the reliable samples among these; None when there is none."""
-    kept = entropies[entropies < threshold]
-    return kept.mean() if len(kept) else None
+class Mean(NamedTuple):
+    """A mean as a loss, and as a number that the host knows; None when there is no sample."""
+
+    loss: Tensor | None
+    value: float | None
+
+
+def mean_reliable(entropies: Tensor, threshold: float) -> Mean:
+    """Mean entropy of the reliable samples among these, with one wait for a GPU."""
+    values = entropies.detach().cpu()
+    kept = reliable(values, threshold)
+    if not len(kept):
+        return Mean(None, None)
+    return Mean(entropies[sent(kept, entropies)].mean(), values[kept].mean().item())

@@ -16,6 +16,7 @@ from ._colour import brightness, contrast, grey, hue, saturation
 from ._crops import mirrored, mirrored_crops, random_resized_crops
 from ._draws import Draws
 from ._head import full_precision
+from ._host import places, sent
 
 CHANGES = ((brightness, 0.6, 1.4), (contrast, 0.6, 1.4), (saturation, 0.6, 1.4), (hue, -0.1, 0.1))
 JITTER, GREYED, BLURRED = 0.8, 0.2, 0.5  # probabilities
@@ -50,28 +51,27 @@ class MocoViews:
         chosen = self._some(views, GREYED)
         views[chosen] = grey(views[chosen]).expand(-1, 3, -1, -1)
         chosen = self._some(views, BLURRED)
-        sigmas = draws.uniforms(*SIGMA, len(chosen)).to(views)
+        sigmas = sent(draws.uniforms(*SIGMA, len(chosen)).to(views.dtype), views)
         if len(chosen):
             views[chosen] = blurred(views[chosen], sigmas)
         return views
 
     def _some(self, images: Tensor, probability: float) -> Tensor:
         chosen = self.draws.uniforms(0, 1, len(images)) < probability
-        return chosen.nonzero()[:, 0].to(images.device)
+        return sent(chosen.nonzero()[:, 0], images)
 
     def _jitter(self, images: Tensor) -> None:
         """Change colours in place; at each place of the order, images with the same change pass through it together."""
         count, draws = len(images), self.draws
         orders = draws.uniforms(0, 1, count, len(CHANGES)).argsort(1)
         orders[draws.uniforms(0, 1, count) >= JITTER] = -1
-        factors = [draws.uniforms(low, high, count) for _, low, high in CHANGES]
-        for turn in orders.T:
-            for kind, (change, *_) in enumerate(CHANGES):
-                chosen = (turn == kind).nonzero()[:, 0]
-                if len(chosen):
-                    factor = factors[kind][chosen].view(-1, 1, 1, 1).to(images)
-                    where = chosen.to(images.device)
-                    images[where] = change(images[where], factor)
+        factors = torch.stack([draws.uniforms(low, high, count) for _, low, high in CHANGES]).to(images.dtype)
+        factors = sent(factors, images)[..., None, None, None]
+        groups = iter(places([turn == kind for turn in orders.T for kind in range(len(CHANGES))], images))
+        for _ in orders.T:
+            for (change, *_), factor in zip(CHANGES, factors, strict=True):
+                if len(chosen := next(groups)):
+                    images[chosen] = change(images[chosen], factor[chosen])
 
 
 def blurred(images: Tensor, sigmas: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
 """Forward passes that compute no more than a loss looks at, with the same result to rounding.
 
-Where samples do not interact, a loss over few samples needs a graph of those few alone.
+Where samples do not interact, a loss over few samples needs a graph of those few alone. Which passes are made depends
+on the samples, never on the device: pass counts are part of a result, and in a live stream they decide to which batches
+a method adapts.
 """
 
 from __future__ import annotations
@@ -18,10 +20,6 @@ from ._norms import samples_interact
 # a plain forward for all and a graph over the chosen 1 + 2.2 s: equal at s = 0.55.
 BREAK_EVEN = 0.55
 MEMORY = 0.8
-# One graph per image costs 1.1 + 1.3 s on a CPU: the cheapest way between these shares. Smaller images would spend
-# their time in Python instead, and a GPU would idle between small kernels.
-APART_SHARES = 0.1, 0.9
-APART_PIXELS = 40_000
 
 
 class Look(NamedTuple):
@@ -50,41 +48,20 @@ class Passes:
             return self._forward(batch.expand(2, *batch.shape[1:]))[:1]
         return self._forward(batch)
 
-    def look(
-        self, batch: Tensor, choose: Callable[[Tensor], Tensor], *, graph_for_all: bool = False, apart: bool = False
-    ) -> Look:
+    def look(self, batch: Tensor, choose: Callable[[Tensor], Tensor], *, graph_for_all: bool = False) -> Look:
         """First pass: logits of all, and a graph of those that `choose` picks by their logits.
 
-        The cheapest way for the share of samples that recent batches let expect. `apart` allows a graph per image:
-        cheaper still on a CPU, but it holds the activations of all samples until some are chosen.
+        The cheapest way for the share of samples that recent batches let expect.
         """
-        if apart and not graph_for_all and self._cheaper_apart(batch):
-            return self._look_apart(batch, choose)
         joint = graph_for_all or self._interact or self._share > BREAK_EVEN
         with torch.set_grad_enabled(joint):
             logits = self.everyone(batch)
-        chosen = self._chosen(logits.detach(), choose)
+        chosen = choose(logits.detach())
+        self._share = MEMORY * self._share + (1 - MEMORY) * len(chosen) / len(batch)
         if not len(chosen):
             return Look(logits.detach(), chosen, None)
         chosen_logits = logits[chosen] if joint else self._forward(batch[chosen])
         return Look(logits.detach(), chosen, chosen_logits)
-
-    def _look_apart(self, batch: Tensor, choose: Callable[[Tensor], Tensor]) -> Look:
-        with torch.enable_grad():
-            rows = [self._forward(image) for image in batch.split(1)]
-        logits = torch.cat([row.detach() for row in rows])
-        chosen = self._chosen(logits, choose)
-        return Look(logits, chosen, torch.cat([rows[i] for i in chosen.tolist()]) if len(chosen) else None)
-
-    def _cheaper_apart(self, batch: Tensor) -> bool:
-        low, high = APART_SHARES
-        large = batch.device.type == "cpu" and batch[0, 0].numel() >= APART_PIXELS
-        return large and not self._interact and low < self._share < high
-
-    def _chosen(self, logits: Tensor, choose: Callable[[Tensor], Tensor]) -> Tensor:
-        chosen = choose(logits)
-        self._share = MEMORY * self._share + (1 - MEMORY) * len(chosen) / len(logits)
-        return chosen
 
     def look_again(
         self, batch: Tensor, chosen: Tensor, *, all_logits: bool, graph_for_all: bool = False
@@ -99,7 +76,8 @@ class Passes:
         chosen_logits = self._forward(batch[chosen])
         if not all_logits:
             return chosen_logits.detach(), chosen_logits
-        others = torch.ones(len(batch), dtype=torch.bool, device=batch.device).index_fill_(0, chosen, False)
+        taken = torch.zeros(len(batch), dtype=torch.uint8, device=batch.device).index_fill_(0, chosen, 1)
+        others = taken.argsort(stable=True)[: len(batch) - len(chosen)]  # unlike `nonzero`, without a wait for a GPU
         logits = chosen_logits.new_empty(len(batch), chosen_logits.shape[1])
         with torch.no_grad():
             logits[chosen] = chosen_logits

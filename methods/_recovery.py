@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import Tensor
-
 Recovery = Literal["released", "fixed"]
 """What a recovery leaves alone besides restoring the weights.
 
@@ -23,9 +21,8 @@ class CollapseWatch:
         self.threshold = threshold
         self.average: float | None = None
 
-    def sees_collapse(self, loss: Tensor | None) -> bool:
+    def sees_collapse(self, loss: float | None) -> bool:
         """Take in a batch's loss (None: no reliable sample) and say whether to recover."""
         if loss is not None:
-            value = loss.item()
-            self.average = value if self.average is None else 0.9 * self.average + 0.1 * value
+            self.average = loss if self.average is None else 0.9 * self.average + 0.1 * loss
         return self.average is not None and self.average < self.threshold

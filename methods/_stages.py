@@ -131,7 +131,7 @@ def agreement(student: Projected, teacher: Projected, centre: Tensor, temperatur
     tokens = -(wanted * (student.features / 0.1).log_softmax(-1)).sum(-1).mean()
     pairs = zip(student.prompts, teacher.prompts, strict=True)
     apart = torch.stack([1 - F.cosine_similarity(one, other, dim=-1).mean() for one, other in pairs])
-    return tokens, (stage_weights(len(apart)).to(apart) * apart).sum()
+    return tokens, (stage_weights(apart) * apart).sum()
 
 
 def likeness(student: Projected) -> Tensor:
@@ -142,12 +142,12 @@ def likeness(student: Projected) -> Tensor:
         cosines = units @ units.transpose(1, 2)
         found.append((cosines - 1).masked_fill(torch.eye(cosines.shape[1], dtype=torch.bool, device=units.device), 0))
     means = torch.stack([distance.mean() for distance in found])
-    return (stage_weights(len(means)).to(means) * means).sum()
+    return (stage_weights(means) * means).sum()
 
 
-def stage_weights(stages: int) -> Tensor:
-    """Later stages count more: e to the power of their number, together 1."""
-    return torch.arange(1, stages + 1, dtype=torch.float32).softmax(0)
+def stage_weights(like: Tensor) -> Tensor:
+    """A weight for each of some stages. Later ones count more: e to the power of their number, together 1."""
+    return torch.arange(1, len(like) + 1, dtype=torch.float32, device=like.device).softmax(0).to(like.dtype)
 
 
 def fingerprint(model: nn.Module, method: str) -> Tensor:

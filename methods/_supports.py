@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ._head import class_sums
+from ._host import sent
 
 
 class Supports(NamedTuple):
@@ -33,7 +34,8 @@ class Surest:
     """Keeps the `k` supports of lowest entropy for each class; the others are forgotten.
 
     They live in slots [C, slots, d], with entropy infinity where a slot is empty. There are as many slots as the
-    fullest class needs, `k` at most; a batch only moves those of the classes that it predicts.
+    fullest class needs, `k` at most; a batch only moves those of the classes that it predicts. How many stay of each
+    class depends on labels alone, and so the host reads nothing else.
     """
 
     def __init__(self, warm_up: Supports, classes: int, k: int) -> None:
@@ -42,25 +44,26 @@ class Surest:
         self.sums = warm_up.units.new_zeros(classes, width)
         self._units = warm_up.units.new_zeros(classes, 0, width)
         self._entropies = warm_up.entropies.new_zeros(classes, 0)
+        self._used = torch.zeros(classes, dtype=torch.int64)  # slots of each class, on the host
         self.add(warm_up)
 
     def add(self, new: Supports) -> None:
-        classes, row, counts = new.labels.unique(return_inverse=True, return_counts=True)
-        self._make_room(int((self._entropies[classes].isfinite().sum(1) + counts).max()))
+        found, row, counts = new.labels.cpu().unique(return_inverse=True, return_counts=True)
+        wanted = self._used[found] + counts
+        self._make_room(int(wanted.max()))
         slots = self._entropies.shape[1]
-        # The old supports of these classes and the new ones, by class and then by entropy.
-        rows = torch.cat([torch.arange(len(classes), device=row.device).repeat_interleave(slots), row])
+        self._used[found] = wanted.clamp(max=slots)
+        # The old supports of these classes and the new ones, by class and then by entropy; the first ones stay.
+        rows = torch.cat([torch.arange(len(found)).repeat_interleave(slots), row])
+        starts = (counts + slots).cumsum(0) - (counts + slots)
+        first = (starts[:, None] + torch.arange(slots)).flatten()
+        classes, rows, first = (sent(indices, new.units) for indices in (found, rows, first))
         entropies = torch.cat([self._entropies[classes].flatten(), new.entropies])
         units = torch.cat([self._units[classes].flatten(0, 1), new.units])
         order = entropies.argsort(stable=True)
-        order = order[rows[order].argsort(stable=True)]
-        rows = rows[order]
-        starts = (counts + slots).cumsum(0) - (counts + slots)
-        rank = torch.arange(len(order), device=row.device) - starts[rows]
-        kept = rank < slots
-        place = classes[rows[kept]], rank[kept]
-        self._entropies[place] = entropies[order[kept]]
-        self._units[place] = units[order[kept]]
+        order = order[rows[order].argsort(stable=True)][first]
+        self._entropies[classes] = entropies[order].view(-1, slots)
+        self._units[classes] = units[order].view(len(found), slots, -1)
         self.sums[classes] = self._units[classes].sum(1)
 
     def _make_room(self, wanted: int) -> None:

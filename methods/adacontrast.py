@@ -44,6 +44,12 @@ class Adacontrast(Method):
     """Self-training on refined pseudo-labels with a class-aware contrastive loss."""
 
     paper = "Chen et al., CVPR 2022"
+    bibtex = """@inproceedings{chen2022adacontrast,
+        title = {Contrastive Test-Time Adaptation},
+        author = {Chen, Dian and Wang, Dequan and Darrell, Trevor and Ebrahimi, Sayna},
+        booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+        year = {2022},
+    }"""
     adapts = "all weights and biases but the classifier's; a teacher follows them"
     passes = "5 forwards, 1 backward"
     passes_per_image = (5, 1)

@@ -28,6 +28,13 @@ class BnAlpha(Method):
     """One forward with BatchNorm statistics between those of the source data (`alpha` 0) and of the batch (1)."""
 
     paper = "Schneider et al., NeurIPS 2020"
+    bibtex = """@inproceedings{schneider2020improving,
+        title = {Improving robustness against common corruptions by covariate shift adaptation},
+        author = {Schneider, Steffen and Rusak, Evgenia and Eck, Luisa and Bringmann, Oliver and Brendel, Wieland and
+            Bethge, Matthias},
+        booktitle = {Advances in Neural Information Processing Systems},
+        year = {2020},
+    }"""
     adapts = "BatchNorm statistics: source and batch mixed"
     passes = "1 forward"
     passes_per_image = (1, 0)

@@ -25,6 +25,13 @@ class BnTest(Method):
     """One forward with the BatchNorm statistics of the batch."""
 
     paper = "Nado et al., 2020"
+    bibtex = """@misc{nado2020prediction,
+        title = {Evaluating Prediction-Time Batch Normalization for Robustness under Covariate Shift},
+        author = {Nado, Zachary and Padhy, Shreyas and Sculley, D. and D'Amour, Alexander and Lakshminarayanan, Balaji
+            and Snoek, Jasper},
+        howpublished = {arXiv:2006.10963},
+        year = {2020},
+    }"""
     adapts = "BatchNorm statistics: those of the batch"
     passes = "1 forward"
     passes_per_image = (1, 0)

@@ -31,6 +31,7 @@ from tta_bench.method import Method
 
 from ._batchnorm import SourceStatistics
 from ._head import Head, class_sums
+from ._host import sent
 from ._moments import ClassMeans, Moments, labelled
 from ._norms import norm_parameters, set_up
 from ._optim import Sgd, clipped, gradients
@@ -43,6 +44,13 @@ class Cfa(Method):
     """Alignment of moments and class means of the features with those of source images."""
 
     paper = "Kojima et al., IJCAI 2022"
+    bibtex = """@inproceedings{kojima2022cfa,
+        title = {Robustifying Vision Transformer without Retraining from Scratch by Test-Time Class-Conditional Feature
+            Alignment},
+        author = {Kojima, Takeshi and Matsuo, Yutaka and Iwasawa, Yusuke},
+        booktitle = {International Joint Conference on Artificial Intelligence},
+        year = {2022},
+    }"""
     adapts = "all norm layers"
     passes = "1 forward, 1 backward"
     passes_per_image = (1, 1)
@@ -121,6 +129,7 @@ class Cfa(Method):
             "class_counts": (self.num_classes,),
         }
         self._source = fitting(state, shapes, method="cfa", like=self._head.linear.weight)
+        self._in_source = self._source["class_counts"].cpu() > 0
 
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
@@ -149,9 +158,10 @@ class Cfa(Method):
 
     def _by_class(self, h: Tensor, predicted: Tensor) -> Tensor:
         """Mean distance of class means, over the classes that are predicted here and known from the source."""
-        present, row, counts = predicted.unique(return_inverse=True, return_counts=True)
+        found, row, counts = predicted.cpu().unique(return_inverse=True, return_counts=True)
+        known = self._in_source[found].nonzero().squeeze(1)
+        present, row, counts, known = (sent(values, h) for values in (found, row, counts, known))
         means = class_sums(h, row, len(present)) / counts[:, None]
-        known = self._source["class_counts"][present] > 0
         distances: Tensor = (means - self._source["class_means"][present]).norm(dim=1)[known]
         return distances.sum() / 2 / max(len(distances), 1)
 

@@ -31,6 +31,12 @@ class Cmf(Roid):
     """ROID's losses and prior correction, with weights drawn towards filtered ones."""
 
     paper = "Lee and Chang, ICLR 2024"
+    bibtex = """@inproceedings{lee2024cmf,
+        title = {Continual Momentum Filtering on Parameter Space for Online Test-time Adaptation},
+        author = {Lee, Jae-Hong and Chang, Joon-Hyuk},
+        booktitle = {International Conference on Learning Representations},
+        year = {2024},
+    }"""
     adapts = "all norm layers, pulled to filtered weights"
 
     @extends(Roid.__init__, without=("momentum_src",))

@@ -40,6 +40,12 @@ class Cotta(Method):
     """Self-training by a weight-averaged teacher with stochastic restoration of the source weights."""
 
     paper = "Wang et al., CVPR 2022"
+    bibtex = """@inproceedings{wang2022cotta,
+        title = {Continual Test-Time Domain Adaptation},
+        author = {Wang, Qin and Fink, Olga and Van Gool, Luc and Dai, Dengxin},
+        booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+        year = {2022},
+    }"""
     adapts = "all weights and biases; a teacher follows them"
     passes = "1 forward and backward; 1 to 2 forwards; 1 for each view where the source model is unsure"
     passes_per_image = (3, 1)

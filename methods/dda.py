@@ -34,6 +34,7 @@ from tta_bench.method import Method
 
 from ._diffusion import Redrawing, resize
 from ._head import frozen
+from ._host import sent
 from ._pictures import NOTE, Pictures, name_of
 from ._ranges import not_negative
 
@@ -46,6 +47,12 @@ class Dda(Method):
     """
 
     paper = "Gao et al., CVPR 2023"
+    bibtex = """@inproceedings{gao2023dda,
+        title = {Back to the Source: Diffusion-Driven Adaptation to Test-Time Corruption},
+        author = {Gao, Jin and Zhang, Jialing and Liu, Xihui and Darrell, Trevor and Shelhamer, Evan and Wang, Dequan},
+        booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+        year = {2023},
+    }"""
     adapts = "nothing: images are redrawn"
     passes = "2 forwards; 50 forwards and backwards of a diffusion model"
     passes_per_image = (3200, 3200)  # 50 of a U-Net, each about 64 of a ViT-B/16
@@ -119,7 +126,7 @@ class Dda(Method):
 
     def redrawn(self, batch: Tensor) -> Tensor:
         """A drawing of each image, in the size of the batch."""
-        names = [name_of(image) for image in batch]
+        names = [name_of(image) for image in batch.cpu()]
         pictures = {name: self._pictures.get(name, batch.device) if self._pictures else None for name in names}
         missing = [i for i, name in enumerate(names) if pictures[name] is None]
         if missing and self._redraw is None:
@@ -130,7 +137,7 @@ class Dda(Method):
             )
         for first in range(0, len(missing), self.images_at_once):
             some = missing[first : first + self.images_at_once]
-            pictures |= self._drawn(batch[some], [names[i] for i in some])
+            pictures |= self._drawn(batch[sent(torch.tensor(some), batch)], [names[i] for i in some])
         height, width = batch.shape[-2:]
         parts = [resize(picture[None], height, width) for name in names if (picture := pictures[name]) is not None]
         return torch.cat(parts).clamp(0, 1).to(batch.dtype)

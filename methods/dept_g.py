@@ -49,6 +49,13 @@ class DeptG(Method):
     """Prompt tuning with memory-refined pseudo-labels and a self-distilling teacher, in one pass."""
 
     paper = "Gao et al., 2022 (our reading)"
+    bibtex = """@misc{gao2022dept,
+        title = {Visual Prompt Tuning for Test-time Domain Adaptation},
+        author = {Gao, Yunhe and Shi, Xingjian and Zhu, Yi and Wang, Hao and Tang, Zhiqiang and Zhou, Xiong and Li, Mu
+            and Metaxas, Dimitris N.},
+        howpublished = {arXiv:2210.04831},
+        year = {2022},
+    }"""
     adapts = "prompts, classifier and projection heads; a teacher follows them"
     passes = "5 forwards, 1 backward"
     passes_per_image = (5, 1)

@@ -33,6 +33,7 @@ from tta_bench.method import Method
 
 from ._draws import Draws
 from ._entropy import entropy, reliable, threshold_or_default
+from ._host import sent
 from ._norms import frozen_modules, norm_parameters, published_lr, samples_interact, set_up
 from ._optim import Sgd, gradients
 from ._passes import Passes
@@ -46,6 +47,13 @@ class Deyo(Method):
     """
 
     paper = "Lee et al., ICLR 2024"
+    bibtex = """@inproceedings{lee2024deyo,
+        title = {Entropy is not Enough for Test-Time Adaptation: From the Perspective of Disentangled Factors},
+        author = {Lee, Jonghyun and Jung, Dahuin and Lee, Saehyung and Park, Junsung and Shin, Juhyeon and Hwang, Uiwon
+            and Yoon, Sungroh},
+        booktitle = {International Conference on Learning Representations},
+        year = {2024},
+    }"""
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 1 of reliable samples with shape destroyed; 1 forward and backward of kept samples"
     passes_per_image = (2.5, 0.7)
@@ -122,7 +130,7 @@ class Deyo(Method):
             chosen, drops = self._kept(batch, logits)
             return chosen
 
-        look = self._passes.look(batch, keep, apart=True)
+        look = self._passes.look(batch, keep)
         if look.chosen_logits is not None:
             values = entropy(look.chosen_logits)
             loss = (self._weights(values.detach(), drops) * values).mean()
@@ -138,7 +146,7 @@ class Deyo(Method):
         altered = self._passes.everyone(self._destroyed(batch[sure]))
         before, label = logits[sure].float().softmax(1).max(1)
         drops = before - altered.float().softmax(1).gather(1, label[:, None])[:, 0]
-        kept = drops > self.plpd_threshold
+        kept = (drops > self.plpd_threshold).nonzero().squeeze(1)
         return sure[kept], drops[kept]
 
     def _weights(self, values: Tensor, drops: Tensor) -> Tensor:
@@ -151,7 +159,7 @@ class Deyo(Method):
         if self.augmentation == "patch":
             return self._shuffled(images)
         if self.augmentation == "pixel":
-            order = self.patch_order(1, images[0, 0].numel())[0].to(images.device)
+            order = sent(self.patch_order(1, images[0, 0].numel())[0], images)
             return images.flatten(2)[..., order].view_as(images)
         rows, columns = self._occluded(*images.shape[-2:])
         images = images.clone()
@@ -178,7 +186,7 @@ class Deyo(Method):
         fitting = height // side * side, width // side * side
         grid = _resized(images, fitting).unflatten(3, (side, -1)).unflatten(2, (side, -1))
         patches = grid.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
-        order = self.patch_order(len(images), side * side).to(images.device)
+        order = sent(self.patch_order(len(images), side * side), images)
         patches = patches[torch.arange(len(images), device=images.device)[:, None], order]
         glued = patches.unflatten(1, (side, side)).permute(0, 3, 1, 4, 2, 5).reshape(*images.shape[:2], *fitting)
         return _resized(glued, (height, width))

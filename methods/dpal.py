@@ -62,6 +62,12 @@ class Dpal(Method):
     """
 
     paper = "Tang et al., ECCV 2024"
+    bibtex = """@inproceedings{tang2024dpal,
+        title = {Dual-Path Adversarial Lifting for Domain Shift Correction in Online Test-time Adaptation},
+        author = {Tang, Yushun and Chen, Shuoshuo and Lu, Zhihe and Wang, Xinchao and He, Zhihai},
+        booktitle = {European Conference on Computer Vision},
+        year = {2024},
+    }"""
     adapts = "norm layers but those of late blocks, shift tokens, prediction networks"
     passes = "1 forward and backward; 1 of each for reliable samples"
     passes_per_image = (2, 2)
@@ -141,12 +147,12 @@ class Dpal(Method):
         smooth, plain = grads[: len(self._smooth)], grads[len(self._smooth) :]
         if self.predictor_rho > 0:
             with self._predictor_sam.perturbed(plain):
-                logits, loss, descent, plain_descent = self._look_again(batch, look.chosen, smooth, weight)
+                logits, second, descent, plain_descent = self._look_again(batch, look.chosen, smooth, weight)
             self._predictor_sam.step(plain_descent)
         else:
             self._predictor_sam.step(plain)
-            logits, loss, descent, _ = self._look_again(batch, look.chosen, smooth, weight)
-        self._finish(loss, descent)
+            logits, second, descent, _ = self._look_again(batch, look.chosen, smooth, weight)
+        self._finish(second, descent)
         return logits if self.score == "second" else look.logits
 
     def features(self, batch: Tensor) -> dict[str, Tensor]:
@@ -155,8 +161,8 @@ class Dpal(Method):
 
     def _look_again(
         self, batch: Tensor, chosen: Tensor, ascent: Tensors, weight: float
-    ) -> tuple[Tensor, Tensor | None, Tensors, Tensors]:
-        """Logits, entropy loss and gradients of both groups with norms and tokens `rho` up the slope."""
+    ) -> tuple[Tensor, float | None, Tensors, Tensors]:
+        """Logits, entropy and gradients of both groups with norms and tokens `rho` up the slope."""
         smoothed = self.predictor_rho > 0
         plain: Tensors = ()
         with self._sam.perturbed(ascent):
@@ -166,11 +172,11 @@ class Dpal(Method):
                 all_logits=self.score == "second",
                 graph_for_all=smoothed and self.similarity,
             )
-            loss = mean_reliable(entropy(chosen_logits), self.entropy_threshold)
+            mean = mean_reliable(entropy(chosen_logits), self.entropy_threshold)
             if smoothed:
-                whole = self._with_similarity(loss, weight)
+                whole = self._with_similarity(mean.loss, weight)
                 plain = gradients(whole, self._predictor_sam.tensors, keep_graph=True)
-            return logits, loss, gradients(loss, self._sam.tensors), plain
+            return logits, mean.value, gradients(mean.loss, self._sam.tensors), plain
 
     def _with_similarity(self, loss: Tensor | None, weight: float) -> Tensor | None:
         """Add the loss that wants the shifts of the last pass alike, unless it is switched off."""
@@ -188,7 +194,7 @@ class Dpal(Method):
         self._finish(None, gradients(None, self._sam.tensors))
         return logits
 
-    def _finish(self, loss: Tensor | None, descent: Tensors) -> None:
+    def _finish(self, loss: float | None, descent: Tensors) -> None:
         """Step norms and tokens, then return to the start if the predictions have collapsed."""
         self._sam.step(descent)
         if self._watch.sees_collapse(loss):

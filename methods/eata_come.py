@@ -21,8 +21,13 @@ class EataCome(Eata):
     """Conservative entropy minimisation over samples that are reliable and new, anchored to the source model."""
 
     paper = "Zhang et al., ICLR 2025"
+    bibtex = """@inproceedings{zhang2025come,
+        title = {COME: Test-time Adaption by Conservatively Minimizing Entropy},
+        author = {Zhang, Qingyang and Bian, Yatao and Kong, Xinke and Zhao, Peilin and Zhang, Changqing},
+        booktitle = {International Conference on Learning Representations},
+        year = {2025},
+    }"""
     name = "eata-come"
-    apart = True
 
     @extends(Eata.__init__)
     def __init__(self, model: nn.Module, *, opinion_classes: int | None = None, **settings: Any) -> None:

@@ -13,15 +13,13 @@ kept get no backward pass; `reset` forgets the moving average too, which the rel
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tta_bench.method import Method
 
-from ._entropy import entropy, reliable, threshold_or_default
+from ._entropy import entropy, threshold_or_default
 from ._norms import norm_parameters, published_lr, set_up
 from ._optim import Sgd, Tensors, gradients
 from ._passes import Passes
@@ -32,12 +30,18 @@ class Eta(Method):
     """Entropy minimisation over the samples that pass both filters, weighted by how sure they are."""
 
     paper = "Niu et al., ICML 2022"
+    bibtex = """@inproceedings{niu2022eata,
+        title = {Efficient Test-Time Model Adaptation without Forgetting},
+        author = {Niu, Shuaicheng and Wu, Jiaxiang and Zhang, Yifan and Chen, Yaofo and Zheng, Shijian and Zhao, Peilin
+            and Tan, Mingkui},
+        booktitle = {International Conference on Machine Learning},
+        year = {2022},
+    }"""
     adapts = "all norm layers"
     passes = "1 forward; 1 forward and backward of kept samples"
     passes_per_image = (1.4, 0.9)
     kind = "norms"
     published_batch_size = 64
-    apart: ClassVar[bool] = False  # whether a graph per image may save time, at the price of memory
 
     def __init__(
         self,
@@ -78,7 +82,7 @@ class Eta(Method):
 
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
-        look = self._passes.look(batch, self._keep, apart=self.apart)
+        look = self._passes.look(batch, self._keep)
         if look.chosen_logits is not None:
             self._familiarise(look.logits[look.chosen])
             values = self.entropies(look.chosen_logits)
@@ -88,11 +92,11 @@ class Eta(Method):
 
     def _keep(self, logits: Tensor) -> Tensor:
         """Indices of the samples that are reliable and, once something was learned, new."""
-        chosen = reliable(self.entropies(logits), self.entropy_threshold)
-        if self._familiar is None:
-            return chosen
-        likeness = F.cosine_similarity(self._familiar[None], logits[chosen].softmax(1), dim=1)
-        return chosen[likeness.abs() < self.redundancy_threshold]
+        keep = self.entropies(logits) < self.entropy_threshold
+        if self._familiar is not None:
+            likeness = F.cosine_similarity(self._familiar[None], logits.softmax(1), dim=1)
+            keep &= likeness.abs() < self.redundancy_threshold
+        return keep.nonzero().squeeze(1)
 
     def _familiarise(self, kept_logits: Tensor) -> None:
         """Move the average prediction a tenth of the way to that of the samples kept now."""

@@ -34,6 +34,7 @@ from tta_bench.method import Method
 from ._cma import Cma
 from ._entropy import entropy
 from ._head import frozen
+from ._host import sent
 from ._moments import Moments
 from ._prepared import fitting
 from ._prompts import Prompted
@@ -51,6 +52,12 @@ class Foa(Method):
     """
 
     paper = "Niu et al., ICML 2024"
+    bibtex = """@inproceedings{niu2024foa,
+        title = {Test-Time Model Adaptation with Only Forward Passes},
+        author = {Niu, Shuaicheng and Miao, Chunyan and Chen, Guohao and Wu, Pengcheng and Zhao, Peilin},
+        booktitle = {International Conference on Machine Learning},
+        year = {2024},
+    }"""
     adapts = "prompt tokens, a shift of the classifier's input"
     passes = "28 forwards"
     passes_per_image = (28, 0)
@@ -130,7 +137,7 @@ class Foa(Method):
     def adapt(self, batch: Tensor) -> Tensor:
         self._require_source()
         solutions = np.concatenate([self._population(), self._prompts.flatten().cpu().double().numpy()[None]])
-        candidates = torch.from_numpy(solutions).float().to(self._prompts.device).view(-1, *self._prompts.shape)
+        candidates = sent(torch.from_numpy(solutions).float(), self._prompts).view(-1, *self._prompts.shape)
         values, last = [], []
         with self._prompted.same_images():
             for prompts in candidates:

@@ -31,6 +31,12 @@ class FoaShift(Method):
     """Features shifted back towards the source mean; one forward, nothing learned but a mean."""
 
     paper = "Niu et al., ICML 2024"
+    bibtex = """@inproceedings{niu2024foa,
+        title = {Test-Time Model Adaptation with Only Forward Passes},
+        author = {Niu, Shuaicheng and Miao, Chunyan and Chen, Guohao and Wu, Pengcheng and Zhao, Peilin},
+        booktitle = {International Conference on Machine Learning},
+        year = {2024},
+    }"""
     adapts = "a shift of the classifier's input"
     passes = "1 forward"
     passes_per_image = (1, 0)

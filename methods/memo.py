@@ -42,6 +42,12 @@ class Memo(Method):
     """Entropy of the mean prediction over augmented views of one image; nothing is kept for the next."""
 
     paper = "Zhang et al., NeurIPS 2022"
+    bibtex = """@inproceedings{zhang2022memo,
+        title = {MEMO: Test Time Robustness via Adaptation and Augmentation},
+        author = {Zhang, Marvin and Levine, Sergey and Finn, Chelsea},
+        booktitle = {Advances in Neural Information Processing Systems},
+        year = {2022},
+    }"""
     adapts = "all parameters, for one image at a time"
     passes = "1 forward; 1 forward and backward of each view"
     passes_per_image = (65, 64)

@@ -35,6 +35,12 @@ class Note(Method):
     """Instance-aware BatchNorm, and entropy minimisation over a class-balanced memory."""
 
     paper = "Gong et al., NeurIPS 2022"
+    bibtex = """@inproceedings{gong2022note,
+        title = {NOTE: Robust Continual Test-time Adaptation Against Temporal Correlation},
+        author = {Gong, Taesik and Jeong, Jongheon and Kim, Taewon and Kim, Yewon and Shin, Jinwoo and Lee, Sung-Ju},
+        booktitle = {Advances in Neural Information Processing Systems},
+        year = {2022},
+    }"""
     adapts = "BatchNorm layers and their statistics"
     passes = "1 forward; 1 forward and backward of the memory per window"
     passes_per_image = (2, 1)

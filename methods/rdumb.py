@@ -23,6 +23,12 @@ class Rdumb(Eta):
     """ETA with a reset every `reset_interval` batches; 0 means never."""
 
     paper = "Press et al., NeurIPS 2023"
+    bibtex = r"""@inproceedings{press2023rdumb,
+        title = {RDumb: A simple approach that questions our progress in continual test-time adaptation},
+        author = {Press, Ori and Schneider, Steffen and K{\"u}mmerer, Matthias and Bethge, Matthias},
+        booktitle = {Advances in Neural Information Processing Systems},
+        year = {2023},
+    }"""
     adapts = "all norm layers, reset at intervals"
 
     def __init__(

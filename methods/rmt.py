@@ -55,6 +55,12 @@ class Rmt(Method):
     """Self-training by a teacher, contrast with source prototypes and replay of labelled source images."""
 
     paper = "Döbler et al., CVPR 2023"
+    bibtex = r"""@inproceedings{dobler2023rmt,
+        title = {Robust Mean Teacher for Continual and Gradual Test-Time Adaptation},
+        author = {D{\"o}bler, Mario and Marsden, Robert A. and Yang, Bin},
+        booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+        year = {2023},
+    }"""
     adapts = "all weights and biases, and a projector; a teacher follows them"
     passes = "1 forward and backward of images, views and source images; 1 forward"
     passes_per_image = (4, 3)

@@ -44,6 +44,12 @@ class Roid(Method):
     """
 
     paper = "Marsden et al., WACV 2024"
+    bibtex = r"""@inproceedings{marsden2024roid,
+        title = {Universal Test-time Adaptation through Weight Ensembling, Diversity Weighting, and Prior Correction},
+        author = {Marsden, Robert A. and D{\"o}bler, Mario and Yang, Bin},
+        booktitle = {IEEE/CVF Winter Conference on Applications of Computer Vision},
+        year = {2024},
+    }"""
     adapts = "all norm layers, pulled back to source"
     passes = "1 forward; 1 forward and backward of kept samples; 1 of each of their views"
     passes_per_image = (2.3, 1.3)
@@ -136,7 +142,7 @@ class Roid(Method):
         return self._window
 
     def _learn(self, batch: Tensor) -> Tensor:
-        look = self._passes.look(batch, lambda logits: self._weights(logits).nonzero().squeeze(1), apart=True)
+        look = self._passes.look(batch, lambda logits: self._weights(logits).nonzero().squeeze(1))
         weights = self._weights(look.logits)[look.chosen]
         if self.use_weighting:
             mean = look.logits.float().softmax(1).mean(0)

@@ -32,6 +32,7 @@ from tta_bench.method import Method
 
 from ._augment import ColourAndAffine
 from ._draws import Draws
+from ._host import sent
 from ._lean import Lean
 from ._memory import Memory
 from ._norms import norm_parameters
@@ -56,6 +57,12 @@ class Rotta(Method):
     """Self-training by a weight-averaged teacher on a memory that weighs timeliness and certainty."""
 
     paper = "Yuan et al., CVPR 2023"
+    bibtex = """@inproceedings{yuan2023rotta,
+        title = {Robust Test-Time Adaptation in Dynamic Scenarios},
+        author = {Yuan, Longhui and Xie, Binhui and Li, Shuang},
+        booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+        year = {2023},
+    }"""
     adapts = "all norm layers and BatchNorm statistics; a teacher follows them"
     passes = "1 forward; 2 forwards and 1 backward of the memory at each update"
     passes_per_image = (3, 1)
@@ -115,8 +122,9 @@ class Rotta(Method):
         logits, made_after = self.predict(batch), self._updates
         p = logits.float().softmax(1)
         uncertainties = -(p * (p + 1e-6).log()).sum(1)
-        for i, (label, uncertainty) in enumerate(zip(p.argmax(1).tolist(), uncertainties.tolist(), strict=True)):
-            if self._has_place(label, uncertainty):
+        found = torch.stack([p.argmax(1).to(p), uncertainties], dim=1).tolist()  # together: one wait for a GPU
+        for i, (label, uncertainty) in enumerate(found):
+            if self._has_place(label := int(label), uncertainty):
                 kept = Kept(batch[i].clone(), self._seen, uncertainty, logits[i].clone(), made_after)
                 self._memory.classes[label].append(kept)
             self._seen += 1
@@ -165,7 +173,7 @@ class Rotta(Method):
             raise UserError(f"rotta: augment() made {tuple(views.shape)} of {tuple(images.shape)}, expected that shape")
         with self._of_student.mixing(self.bn_momentum):
             log_p = self._forward(views).float().log_softmax(1)
-        ages = torch.tensor([self._age(item) for item in items], device=images.device)
+        ages = sent(torch.tensor([self._age(item) for item in items]), images)
         loss = ((-ages).sigmoid() * -(target * log_p).sum(1)).mean()
         self._adam.step(gradients(loss, self._adam.tensors))
         self._teacher.follow()
@@ -179,6 +187,6 @@ class Rotta(Method):
                 return self._forward(images)
             old = [i for i, item in enumerate(items) if item.update < self._updates]
             if old:
-                for i, row in zip(old, self._forward(images[old]), strict=True):
+                for i, row in zip(old, self._forward(images[sent(torch.tensor(old), images)]), strict=True):
                     items[i].logits, items[i].update = row, self._updates
         return torch.stack([item.logits for item in items])

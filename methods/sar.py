@@ -42,6 +42,13 @@ class Sar(Method):
     """
 
     paper = "Niu et al., ICLR 2023"
+    bibtex = """@inproceedings{niu2023sar,
+        title = {Towards Stable Test-Time Adaptation in Dynamic Wild World},
+        author = {Niu, Shuaicheng and Wu, Jiaxiang and Zhang, Yifan and Wen, Zhiquan and Chen, Yaofo and Zhao, Peilin
+            and Tan, Mingkui},
+        booktitle = {International Conference on Learning Representations},
+        year = {2023},
+    }"""
     adapts = "norm layers but those of late blocks"
     passes = "1 forward; 2 forwards and backwards of reliable samples"
     passes_per_image = (2, 1.8)
@@ -106,12 +113,12 @@ class Sar(Method):
         second = self.score == "second"
         with self._sam.perturbed(ascent):
             logits, chosen_logits = self._passes.look_again(batch, look.chosen, all_logits=second)
-            loss = mean_reliable(self.entropies(chosen_logits), self.entropy_threshold)
-            descent = gradients(loss, self._sam.tensors)
-        self._finish(loss, descent)
+            mean = mean_reliable(self.entropies(chosen_logits), self.entropy_threshold)
+            descent = gradients(mean.loss, self._sam.tensors)
+        self._finish(mean.value, descent)
         return logits if second else look.logits
 
-    def _finish(self, loss: Tensor | None, descent: Tensors) -> None:
+    def _finish(self, loss: float | None, descent: Tensors) -> None:
         """Step, then return to the source weights if the predictions have collapsed."""
         self._sam.step(descent)
         if self._watch.sees_collapse(loss):

@@ -21,6 +21,12 @@ class SarCome(Sar):
     """Conservative, sharpness-aware entropy minimisation over reliable samples, with recovery from collapse."""
 
     paper = "Zhang et al., ICLR 2025"
+    bibtex = """@inproceedings{zhang2025come,
+        title = {COME: Test-time Adaption by Conservatively Minimizing Entropy},
+        author = {Zhang, Qingyang and Bian, Yatao and Kong, Xinke and Zhao, Peilin and Zhang, Changqing},
+        booktitle = {International Conference on Learning Representations},
+        year = {2025},
+    }"""
 
     @extends(Sar.__init__)
     def __init__(self, model: nn.Module, *, opinion_classes: int | None = None, **settings: Any) -> None:

@@ -44,6 +44,13 @@ class ShotIm(Method):
     """Information maximisation: low entropy of each prediction, high entropy of their mean."""
 
     paper = "Liang et al., ICML 2020"
+    bibtex = """@inproceedings{liang2020shot,
+        title = {Do We Really Need to Access the Source Data? Source Hypothesis Transfer for Unsupervised Domain
+            Adaptation},
+        author = {Liang, Jian and Hu, Dapeng and Feng, Jiashi},
+        booktitle = {International Conference on Machine Learning},
+        year = {2020},
+    }"""
     adapts = "all norm layers, or all but the classifier"
     passes = "1 forward, 1 backward"
     passes_per_image = (1, 1)
@@ -121,7 +128,8 @@ class ShotIm(Method):
         if len(logits) > 1:  # one prediction is its own mean; Adam would make steps of what rounding leaves
             log_mean = logits.log_softmax(1).logsumexp(0) - math.log(len(logits))
             terms += [entropy(logits).mean(), (log_mean.exp() * log_mean).sum()]
-        kept = logits[logits.detach().softmax(1).amax(1) > self.pseudo_threshold]
-        if self.pseudo_weight and len(kept):
-            terms.append(self.pseudo_weight * F.cross_entropy(kept, kept.argmax(1)))
+        if self.pseudo_weight:
+            kept = logits[(logits.detach().softmax(1).amax(1) > self.pseudo_threshold).nonzero().squeeze(1)]
+            if len(kept):
+                terms.append(self.pseudo_weight * F.cross_entropy(kept, kept.argmax(1)))
         return torch.stack(terms).sum() if terms else None

@@ -36,11 +36,19 @@ from ._optim import Adam, Tensors, gradients, uphill
 from ._ranges import at_least_one, not_negative, shares
 from ._running import OwnStatistics
 
+UNSURE = -1  # in place of a class
+
 
 class Sotta(Method):
     """Sharpness-aware entropy minimisation over a class-balanced memory of confident images."""
 
     paper = "Gong et al., NeurIPS 2023"
+    bibtex = """@inproceedings{gong2023sotta,
+        title = {SoTTA: Robust Test-Time Adaptation on Noisy Data Streams},
+        author = {Gong, Taesik and Kim, Yewon and Lee, Taeckyung and Chottananurak, Sorn and Lee, Sung-Ju},
+        booktitle = {Advances in Neural Information Processing Systems},
+        year = {2023},
+    }"""
     adapts = "norm layers but those of late blocks; BatchNorm statistics"
     passes = "1 forward; 2 forwards and backwards of the memory at the end of a window"
     passes_per_image = (2.5, 1.5)
@@ -112,9 +120,9 @@ class Sotta(Method):
     def _remember(self, images: Tensor, logits: Tensor) -> None:
         """Keep the confident images: each of them enters, and a full memory makes room."""
         confidences, labels = logits.float().softmax(1).max(1)
-        sure = (confidences >= self.confidence_threshold).tolist()
-        for image, label, enters in zip(images, labels.tolist(), sure, strict=True):
-            if not enters:
+        sure_of = torch.where(confidences >= self.confidence_threshold, labels, UNSURE).tolist()
+        for image, label in zip(images, sure_of, strict=True):
+            if label == UNSURE:
                 continue
             if self._memory.is_full:
                 self._memory.make_room(label, self.pick)

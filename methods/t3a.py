@@ -31,6 +31,12 @@ class T3a(Method):
     """Class templates from the surest features; `filter_k` is how many per class, -1 for all of them."""
 
     paper = "Iwasawa and Matsuo, NeurIPS 2021"
+    bibtex = """@inproceedings{iwasawa2021t3a,
+        title = {Test-Time Classifier Adjustment Module for Model-Agnostic Domain Generalization},
+        author = {Iwasawa, Yusuke and Matsuo, Yutaka},
+        booktitle = {Advances in Neural Information Processing Systems},
+        year = {2021},
+    }"""
     adapts = "class templates in place of the classifier"
     passes = "1 forward"
     passes_per_image = (1, 0)

@@ -27,6 +27,12 @@ class Tent(Method):
     """Entropy minimisation over the whole batch; `steps` > 1 repeats the step on the same batch."""
 
     paper = "Wang et al., ICLR 2021"
+    bibtex = """@inproceedings{wang2021tent,
+        title = {Tent: Fully Test-Time Adaptation by Entropy Minimization},
+        author = {Wang, Dequan and Shelhamer, Evan and Liu, Shaoteng and Olshausen, Bruno and Darrell, Trevor},
+        booktitle = {International Conference on Learning Representations},
+        year = {2021},
+    }"""
     adapts = "all norm layers"
     passes = "1 forward, 1 backward"
     passes_per_image = (1, 1)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from tta_bench.method import Method
 
 from ._augment import ColourAndAffine
-from ._balanced import BalancedStatistics
+from ._balanced import BalancedStatistics, Labels
 from ._batchnorm import affine_parameters, batch_norms
 from ._draws import Draws
 from ._entropy import entropy, reliable, threshold_or_default
@@ -41,6 +41,12 @@ class Tribe(Method):
     """Self-training of BatchNorm layers with class-balanced statistics and a source anchor."""
 
     paper = "Su et al., AAAI 2024"
+    bibtex = """@inproceedings{su2024tribe,
+        title = {Towards Real-World Test-Time Adaptation: Tri-Net Self-Training with Balanced Normalization},
+        author = {Su, Yongyi and Xu, Xun and Jia, Kui},
+        booktitle = {AAAI Conference on Artificial Intelligence},
+        year = {2024},
+    }"""
     adapts = "BatchNorm layers, and statistics per class"
     passes = "2 forwards; 2 forwards and backwards"
     passes_per_image = (4, 2)
@@ -95,7 +101,7 @@ class Tribe(Method):
     @torch.enable_grad()
     def adapt(self, batch: Tensor) -> Tensor:
         logits = self.predict(batch)
-        labels = logits.argmax(1)
+        labels = Labels.of(logits.argmax(1))
         with torch.no_grad(), lent(self._adam.tensors, list(self.snapshot.values())), self._anchor.in_place(labels):
             anchor = self.model(batch).float()
         with self._auxiliary.in_place(labels):

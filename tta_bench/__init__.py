@@ -10,19 +10,36 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tta_bench.api import Results, run
+    from tta_bench.evaluation.call import evaluate
+    from tta_bench.evaluation.result import Evaluation, Interrupted
     from tta_bench.method import Method
     from tta_bench.registry import build_method
     from tta_bench.report.frames import frame, predictions
     from tta_bench.report.metrics import Metric
     from tta_bench.version import __version__
 
-__all__ = ["Method", "Metric", "Results", "__version__", "build_method", "frame", "predictions", "run"]
+__all__ = [
+    "Evaluation",
+    "Interrupted",
+    "Method",
+    "Metric",
+    "Results",
+    "__version__",
+    "build_method",
+    "evaluate",
+    "frame",
+    "predictions",
+    "run",
+]
 
 _HOME = {
+    "Evaluation": "tta_bench.evaluation.result",
+    "Interrupted": "tta_bench.evaluation.result",
     "Method": "tta_bench.method",
     "Metric": "tta_bench.report.metrics",
     "Results": "tta_bench.api",
     "build_method": "tta_bench.registry",
+    "evaluate": "tta_bench.evaluation.call",
     "frame": "tta_bench.report.frames",
     "predictions": "tta_bench.report.frames",
     "run": "tta_bench.api",

@@ -27,7 +27,6 @@ from tta_bench.report.rows import Comparison, compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import accuracy_table, time_table
 from tta_bench.runs.options import NAMES, Methods, RunOptions, errors_name_keywords, scenario_settings
-from tta_bench.runs.resume import finished
 from tta_bench.runs.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -75,12 +74,11 @@ def run(*args: Any, **given: Any) -> Results:
         for label, settings in options.overrides.items():
             rows[label] = {**rows.get(label, {}), **settings}
         with start(replace(options, set=rows), _command()) as started:
-            ready = started.ready
             if options.detach:
                 started.detach()
-                return Results(ready.store, finished(ready.requests, ready.site, ready.store).values())
+                return Results(started.store, started.found.values())
             records, lost = started.finish(watcher)
-            return Results(ready.store, records, [str(cell) for cell in lost])
+            return Results(started.store, records, [str(cell) for cell in lost])
 
 
 class Results:

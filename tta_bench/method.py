@@ -41,6 +41,9 @@ class Method(ABC):
     adapts: ClassVar[str] = ""
     passes: ClassVar[str] = ""
 
+    bibtex: ClassVar[str] = ""
+    """BibTeX entries of its papers, for `tta-bench cite`; those of its base classes are added."""
+
     passes_per_image: ClassVar[tuple[float, float]] = (1.0, 1.0)
     """About how many forward and backward passes `adapt` needs for an image: expensive cells start first."""
 

@@ -13,14 +13,31 @@ def constants(module: str, name: str) -> dict[str, Any]:
     """The constants in the body of a class, such as `passes = "1 forward"`, and those that it inherits."""
     found: dict[str, Any] = {}
     for cls in _lineage(module, name):
-        for node in cls.body:
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and isinstance(targets[0], ast.Name):
-                try:
-                    found.setdefault(targets[0].id, ast.literal_eval(node.value))
-                except ValueError:  # computed: only importing it would tell
-                    continue
+        found = {**_assigned(cls.body), **found}
     return found
+
+
+def stated(module: str, name: str, constant: str) -> list[Any]:
+    """The values of one constant in a module, in a class of it and in the classes that it inherits from."""
+    bodies = [_tree(module).body, *(cls.body for cls in _lineage(module, name))]
+    return [value for body in bodies for key, value in _assigned(body).items() if key == constant]
+
+
+def _assigned(body: list[ast.stmt]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for node in body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and isinstance(targets[0], ast.Name):
+            try:
+                found.setdefault(targets[0].id, ast.literal_eval(node.value))
+            except ValueError:  # computed: only importing it would tell
+                continue
+    return found
+
+
+def _tree(module: str) -> ast.Module:
+    file = source_file(module)
+    return ast.parse(file.read_text(encoding="utf-8")) if file else ast.Module([], [])
 
 
 def defaults(module: str, name: str) -> dict[str, Any]:
@@ -61,8 +78,7 @@ def _own_defaults(cls: ast.ClassDef) -> tuple[dict[str, Any], set[str], bool]:
 def _lineage(module: str, name: str) -> Iterator[ast.ClassDef]:
     """A class and its first base classes, as far as their source is found."""
     while name:
-        file = source_file(module)
-        tree = ast.parse(file.read_text(encoding="utf-8")) if file else ast.Module([], [])
+        tree = _tree(module)
         cls = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
         if cls is None:
             return

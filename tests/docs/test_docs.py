@@ -96,12 +96,20 @@ def test_the_guide_lists_every_built_in_method() -> None:
 
 
 def test_the_calls_of_the_notebook_run(capsys: pytest.CaptureFixture[str]) -> None:
-    called, defined, _ = blocks(NOTEBOOK)
+    _, called, defined, _ = blocks(NOTEBOOK)
     frame = run_blocks(called, defined)["frame"]
     assert len(frame) == 12  # type: ignore[arg-type]
     shown = capsys.readouterr().out
     assert "mine-strong" in shown
     assert "NOT REPORTABLE" in shown
+
+
+def test_the_call_in_a_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks(section(NOTEBOOK, "In your script"))
+    exec(code, {})
+    shown = capsys.readouterr().out
+    assert "96 images in batches of 32" in shown
+    assert "Interval(points=" in shown
 
 
 def test_the_example_of_frames_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

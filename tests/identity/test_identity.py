@@ -55,6 +55,7 @@ class Method:
         ("\n\n\nclass", "\n\nclass"),
         ("    steps: int = 3\n", "    steps: int = 3\n    slower_than_source = 200.0\n"),
         ("    steps: int = 3\n", "    steps: int = 3\n    slower_than_source: float = 200.0\n"),
+        ("    steps: int = 3\n", "    steps: int = 3\n    bibtex = '@misc{a, title = {b}}'\n"),
     ],
 )
 def test_prose_and_folders_change_nothing(old: str, new: str) -> None:

@@ -61,7 +61,7 @@ def by_hand(images: Tensor, draws: Draws, *, padding: str = "reflect", blur: boo
     if draws.uniform(0, 1) < 0.5:
         images = images.flip(-1)
     if noise:
-        images = images + torch.empty_like(images).normal_(0, noise, generator=draws.cpu)
+        images = images + torch.empty_like(images).normal_(0, noise, generator=draws.on(images.device))
     return images.clamp(0, 1)
 
 

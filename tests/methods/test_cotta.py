@@ -8,6 +8,7 @@ import pytest
 import timm
 import torch
 from torch import Tensor
+from tta_bench_methods._draws import Draws
 from tta_bench_methods._weights import weights_and_biases
 
 from tests.support.small import small_vit, stream
@@ -165,3 +166,22 @@ def test_losses(loss: str, halves: tuple[float, float]) -> None:
 def test_bad_settings_are_refused(params: dict[str, Any], reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         built(**params)
+
+
+def test_large_draws_leave_alone_the_numbers_that_steer() -> None:
+    """On a GPU noise and restored weights come from its own generator: on a CPU they may not move the views either."""
+
+    def colours(**params: Any) -> list[float]:
+        method, found = built(augmentations=2, anchor_threshold=2.0, **params), []
+        uniform = method._draws.uniform
+        method._draws.uniform = lambda low, high: found.append(drawn := uniform(low, high)) or drawn
+        for batch in stream(count=2):
+            method.adapt(batch)
+        return found
+
+    without_restoring = colours(restore_probability=0.0)
+    assert len(without_restoring) > 20
+    assert colours(restore_probability=0.5) == without_restoring
+    draws = Draws(3)
+    noise = torch.rand(4, generator=draws.on(torch.device("cpu")))
+    assert not torch.equal(noise, torch.rand(4, generator=draws.cpu))  # nor are they the same numbers

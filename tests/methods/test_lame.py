@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from tta_bench_methods import lame as lame_method
 
 from tests.support.released_features import lame
 from tests.support.small import small_vit, stream
@@ -112,3 +113,26 @@ def test_the_loop_ends_with_the_released_one(seed: int) -> None:
     (expected,), _ = lame(network, batches, **params)
     method = build_method("lame", network, num_classes=4, params=params)
     torch.testing.assert_close(method.adapt(batch).softmax(1), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("affinity", AFFINITIES)
+def test_reading_energies_together_stops_at_the_same_iteration(affinity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read one by one, as the released code does, they end the loop at once."""
+    batches = stream(count=4, size=12, last=5)
+    stops: set[int] = set()
+
+    def answers(unread: int) -> Tensor:
+        monkeypatch.setattr(lame_method, "UNREAD", unread)
+        method = build_method("lame", small_vit(), num_classes=10, params={"affinity": affinity})
+        return torch.cat([method.adapt(batch) for batch in batches])
+
+    def settled(energies: list[float]) -> int:
+        stops.add(found := original(energies))
+        return found
+
+    original = lame_method.settled
+    monkeypatch.setattr(lame_method, "settled", settled)
+    one_by_one = answers(1)
+    assert len(stops) > 2  # batches differ, and none of them stops at the end of a reading by chance
+    for unread in (3, 8, lame_method.ITERATIONS):
+        assert torch.equal(answers(unread), one_by_one)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from tta_bench_methods import _passes
 from tta_bench_methods.roid import scaled
 
 from tests.support.small import small_resnet, small_vit, stream, tiny
@@ -135,24 +134,6 @@ def test_only_kept_samples_and_their_views_are_computed(name: str) -> None:
     with CostCounter(method.model) as counter:
         method.adapt(batch)
     assert (counter.sample_forwards, counter.sample_backwards) == (8 + kept + kept, kept + kept)
-
-
-@both
-def test_a_graph_per_image_gives_the_same_result(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def finished() -> tuple[list[Tensor], dict[str, Tensor]]:
-        method = built(name)
-        return run(method, stream(count=5, last=3)), method.adapted_state()
-
-    together = finished()
-    monkeypatch.setattr(_passes, "APART_PIXELS", 1)
-    apart = finished()
-    with CostCounter((method := built(name)).model) as counter:
-        method.adapt(stream(count=1)[0])
-    assert counter.sample_forwards == 8 + counter.sample_backwards // 2
-    for one, other in zip(together[0], apart[0], strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-    for key, value in together[1].items():
-        torch.testing.assert_close(apart[1][key], value, atol=1e-5, rtol=1e-4)
 
 
 @both

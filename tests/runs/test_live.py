@@ -30,7 +30,6 @@ from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.report.rows import compare
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.execute import refuse_unfit
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.spec import read_spec, specs
 from tta_bench.streams.schedule import Schedule
@@ -235,8 +234,8 @@ def test_tables_refuse_to_mix_speeds() -> None:
 
 def test_methods_that_cannot_join_are_refused(small_suite: Path) -> None:
     with pytest.raises(UserError, match="NoModel keeps no model and defines no predict"):
-        refuse_unfit(requests(small_suite, methods=("no-model",), stream_speed=1), Binder(CPU))
-    refuse_unfit(requests(small_suite, methods=("no-model",), stream_speed=1, busy="source"), Binder(CPU))
+        Binder(CPU).refuse_unfit(requests(small_suite, methods=("no-model",), stream_speed=1))
+    Binder(CPU).refuse_unfit(requests(small_suite, methods=("no-model",), stream_speed=1, busy="source"))
     with pytest.raises(CellFailed, match="Uncopyable cannot be copied .one of a kind.: use --busy source"):
         answers(small_suite, Live(1), "uncopyable")
     with pytest.raises(UserError, match="--compile needs --busy source or released"):

@@ -16,8 +16,9 @@ import torch
 from torch import nn
 
 from tta_bench.errors import UserError
+from tta_bench.gpus import SIMULATED
 from tta_bench.measure.process import restored
-from tta_bench.simulated import NAME, VARIABLE, SimulatedGpus, is_on, lists, switch_on_if_asked
+from tta_bench.simulated import NAME, SimulatedGpus, is_on, lists, switch_on_if_asked
 from tta_bench.simulated.machine import DRIVER_FILE
 
 
@@ -275,7 +276,7 @@ def test_sums_in_any_order_differ_in_the_last_bit() -> None:
 def test_only_a_variable_gives_a_process_simulated_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     switch_on_if_asked()
     assert not is_on()
-    monkeypatch.setenv(VARIABLE, "many")
+    monkeypatch.setenv(SIMULATED, "many")
     with pytest.raises(UserError, match="TTA_BENCH_SIMULATED_GPUS=many: expected a number"):
         switch_on_if_asked()
 

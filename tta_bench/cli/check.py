@@ -40,7 +40,7 @@ _CONTRACT = "instead, run the contract tests of each method on a small ViT; take
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.runs.launch import resolve
+    from tta_bench.runs.tuned import resolve
 
     console = options.console()
     suite, asked, _ = resolve(options.of(args))  # a typo is reported before torch is imported
@@ -59,8 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_promises(suite: Suite, asked: RunOptions, console: Console) -> int:
     """Whether methods keep the promises that `Method` makes for them."""
-    from tta_bench.runs.misnamed import refuse_misnamed
-    from tta_bench.runs.spec import row_of
+    from tta_bench.runs.spec import refuse_misnamed, row_of
 
     refuse_misnamed(suite, asked)
     rows = [row_of(label, suite, asked) for label in asked.methods or suite.methods]

@@ -35,7 +35,21 @@ exit status: 0 success, 1 a cell failed, 2 invalid input, unusable files or a fa
 
 # The modules of all commands, in the order of --help.
 VERBS = (
-    *("run", "status", "report", "compare", "verify", "pack", "board", "list_", "suite", "check", "download", "tune"),
+    *(
+        "run",
+        "status",
+        "report",
+        "compare",
+        "verify",
+        "cite",
+        "pack",
+        "board",
+        "list_",
+        "suite",
+        "check",
+        "download",
+        "tune",
+    ),
     *("train_source", "make_corrupted", "calibrate", "inspect_", "figure", "export", "timing", "profile", "work"),
 )
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
@@ -49,8 +63,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line; building it imports nothing heavy."""
+def parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The command line: of the command that arguments begin with, or of all; building it imports nothing heavy."""
     top = Parser(
         prog="tta-bench",
         description="Compare test-time adaptation methods fairly: same weights, same images, same order.",
@@ -59,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"tta-bench {tta_bench.__version__}")
     verbs = top.add_subparsers(title="commands", dest="verb", required=True, metavar="COMMAND", parser_class=Parser)
-    for verb in VERBS:
+    named = [verb for verb in VERBS if verb.rstrip("_").replace("_", "-") in arguments[:1]]
+    for verb in named or VERBS:
         import_module(f"tta_bench.cli.{verb}").add(verbs)
     return top
 
@@ -86,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with interruptible(), needs_packages():
             _refuse_empty(arguments)
-            args = parser().parse_args(arguments)
+            args = parser(arguments).parse_args(arguments)
             args.command = ["tta-bench", *arguments]
             verb = args.verb
             result: int = args.action(args)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from tta_bench.engines.start import Run
     from tta_bench.records.record import Record
-    from tta_bench.runs.launch import Launch
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,9 +30,9 @@ def run(args: argparse.Namespace) -> int:
     asked = options.of(args)
     from tta_bench.engines.start import start
 
-    with start(asked, args.command) as started:
+    with start(asked, args.command, forks=True) as started:
         console = options.console()
-        _say_ready(started.ready, console)
+        _say_ready(started, console)
         if asked.detach:
             return _detach(started, console)
         found = _watch(started, console)
@@ -42,14 +41,14 @@ def run(args: argparse.Namespace) -> int:
         records, failed = found
         console.print()
         if records:
-            _report(started.ready, records, console, orders=bool(asked.orders))
-        total = len(started.ready.requests)
+            _report(started, records, console, orders=bool(asked.orders))
+        total = len(started.requests)
         if failed:
             console.print(f"{failed} of {total} cells failed. Run the same command again to retry them.")
         return 1 if failed else 0
 
 
-def _say_ready(ready: Launch, console: Console) -> None:
+def _say_ready(ready: Run, console: Console) -> None:
     if ready.set_aside:
         console.print(f"Renamed the old folder to {ready.set_aside}", soft_wrap=True)
     for file in ready.damaged:
@@ -62,7 +61,7 @@ def _watch(started: Run, console: Console) -> tuple[list[Record], int] | None:
     """Run what is left under a progress bar: all records, and how many cells failed or were lost. None if it ended."""
     from tta_bench.cli.progress import watch
 
-    total, folder = len(started.ready.requests), started.ready.store.folder
+    total, folder = len(started.requests), started.store.folder
     with watch(total, console) as watcher:
         try:
             records, lost = started.finish(watcher)
@@ -87,7 +86,7 @@ def _watch(started: Run, console: Console) -> tuple[list[Record], int] | None:
     return records, len(lost) + sum(record.status != "done" for record in records)
 
 
-def _report(ready: Launch, records: list[Record], console: Console, *, orders: bool) -> None:
+def _report(ready: Run, records: list[Record], console: Console, *, orders: bool) -> None:
     """Show and write the tables; of a sweep, the averages at each value."""
     from tta_bench.api import Results
     from tta_bench.report.summary import summary
@@ -107,9 +106,9 @@ def _report(ready: Launch, records: list[Record], console: Console, *, orders: b
 
 
 def _detach(started: Run, console: Console) -> int:
-    job, folder = started.detach(), started.ready.store.folder
+    job, folder = started.detach(), started.store.folder
     if job is None:
-        done = len(started.ready.requests)
+        done = len(started.requests)
         console.print(f"All {done} cells are finished: `tta-bench report {folder}` shows them.")
         return 0
     last = job.handle["workers"] - 1

@@ -168,8 +168,8 @@ def _against_revision(args: argparse.Namespace, limits: Limits) -> Result:
 
 def spec(args: argparse.Namespace) -> Spec:
     """The workload that the options ask for."""
-    from tta_bench.runs.misnamed import refuse_unknown
     from tta_bench.runs.options import RunOptions
+    from tta_bench.runs.spec import refuse_unknown
 
     chosen = suite.load(args.suite or suite.SMALL)
     for name in args.methods or ():

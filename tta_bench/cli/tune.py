@@ -59,8 +59,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from tta_bench.runs.misnamed import refuse_misnamed
-    from tta_bench.runs.spec import specs
+    from tta_bench.runs.spec import refuse_misnamed, specs
     from tta_bench.suites import suite as suites
 
     args.methods = (args.method,)
@@ -75,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.report.runs import Runs
     from tta_bench.report.tables import accuracy_table, by_average
     from tta_bench.runs.bind import Binder
-    from tta_bench.runs.execute import refuse_unfit
     from tta_bench.runs.resume import run_specs
 
     console = options.console()
@@ -84,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     asked = [replace(choices, set={args.method: {**fixed, **point}}) for point in points]
     requests = [spec for choice in asked for spec in specs(chosen, choice)]
     binder = Binder(site)
-    refuse_unfit(requests, binder)
+    binder.refuse_unfit(requests)
     store = Store.create(args.out or RUNS / chosen.name, chosen.name)
     store.note_command(args.command, chosen.tasks, [args.method])
     with watch(len(requests), console) as watcher:

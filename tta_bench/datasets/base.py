@@ -23,6 +23,7 @@ class Dataset(ABC):
 
     layout: str = ""  # what must be below --data-root; empty if nothing
     source_by_task: ClassVar[bool] = False  # whether tasks differ in their source images
+    bibtex: ClassVar[str] = ""  # entries of its papers, for `tta-bench cite`; those of its base classes are added
     code: ClassVar[str]  # the module whose code determines the images; by default the class's own
 
     def __init_subclass__(cls) -> None:

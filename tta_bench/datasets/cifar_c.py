@@ -32,6 +32,18 @@ class CifarC(ArrayKind):
     """`<corruption>.npy` and `labels.npy` in DATA_ROOT/CIFAR-10-C (or -100-C), or in DATA_ROOT itself."""
 
     layout = "CIFAR-<10|100>-C/<corruption>.npy and labels.npy"
+    bibtex = """@inproceedings{hendrycks2019corruptions,
+        title = {Benchmarking Neural Network Robustness to Common Corruptions and Perturbations},
+        author = {Hendrycks, Dan and Dietterich, Thomas},
+        booktitle = {International Conference on Learning Representations},
+        year = {2019},
+    }
+    @techreport{krizhevsky2009cifar,
+        title = {Learning Multiple Layers of Features from Tiny Images},
+        author = {Krizhevsky, Alex},
+        institution = {University of Toronto},
+        year = {2009},
+    }"""
 
     def __init__(
         self,

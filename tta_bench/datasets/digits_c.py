@@ -16,6 +16,19 @@ from tta_bench.datasets.opening import OnOpened
 class DrawnC(Dataset):
     """Images drawn on demand, under one corruption per task; nothing is on disk."""
 
+    bibtex = """@misc{alpaydin1998digits,
+        title = {Optical Recognition of Handwritten Digits},
+        author = {Alpaydin, Ethem and Kaynak, Cenk},
+        howpublished = {UCI Machine Learning Repository},
+        year = {1998},
+    }
+    @inproceedings{hendrycks2019corruptions,
+        title = {Benchmarking Neural Network Robustness to Common Corruptions and Perturbations},
+        author = {Hendrycks, Dan and Dietterich, Thomas},
+        booktitle = {International Conference on Learning Representations},
+        year = {2019},
+    }"""
+
     def tasks(self) -> Sequence[str]:
         return (*CORRUPTIONS, *HELD_OUT)
 

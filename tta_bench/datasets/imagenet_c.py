@@ -28,6 +28,20 @@ class ImageNetC(CorruptionTree, ImageNetKind):
     """`<corruption>/<severity>/<wnid>/*.JPEG` in DATA_ROOT/ImageNet-C, or in DATA_ROOT itself; or its tars."""
 
     layout = "ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG (or ImageNet-C/<corruption>.tar)"
+    bibtex = """@inproceedings{hendrycks2019corruptions,
+        title = {Benchmarking Neural Network Robustness to Common Corruptions and Perturbations},
+        author = {Hendrycks, Dan and Dietterich, Thomas},
+        booktitle = {International Conference on Learning Representations},
+        year = {2019},
+    }
+    @article{russakovsky2015imagenet,
+        title = {ImageNet Large Scale Visual Recognition Challenge},
+        author = {Russakovsky, Olga and Deng, Jia and Su, Hao and Krause, Jonathan and Satheesh, Sanjeev and Ma, Sean
+            and Huang, Zhiheng and Karpathy, Andrej and Khosla, Aditya and Bernstein, Michael and Berg, Alexander C.
+            and Fei-Fei, Li},
+        journal = {International Journal of Computer Vision},
+        year = {2015},
+    }"""
     num_classes = CLASSES
     homes = ("ImageNet-C", "imagenet-c")
     parts: ClassVar[Mapping[str, Sequence[str]]] = PARTS
@@ -74,6 +88,12 @@ class ImageNet3dcc(ImageNetC):
     """ImageNet-3DCC: twelve corruptions that use the scene's depth, in the same layout."""
 
     layout = "ImageNet-3DCC/<corruption>/<severity>/<wnid>/*.JPEG"
+    bibtex = r"""@inproceedings{kar2022threedcc,
+        title = {3D Common Corruptions and Data Augmentation},
+        author = {Kar, O{\u{g}}uzhan Fatih and Yeo, Teresa and Atanov, Andrei and Zamir, Amir},
+        booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+        year = {2022},
+    }"""
     homes = ("ImageNet-3DCC", "imagenet_3dcc")
     parts: ClassVar[Mapping[str, Sequence[str]]] = {}
     corruptions = (

@@ -25,6 +25,12 @@ class OfficeHome(OnDisk):
     """
 
     layout = "OfficeHome/<Art|Clipart|Product|Real World>/<class>/*.jpg"
+    bibtex = """@inproceedings{venkateswara2017officehome,
+        title = {Deep Hashing Network for Unsupervised Domain Adaptation},
+        author = {Venkateswara, Hemanth and Eusebio, Jose and Chakraborty, Shayok and Panchanathan, Sethuraman},
+        booktitle = {IEEE Conference on Computer Vision and Pattern Recognition},
+        year = {2017},
+    }"""
     source_by_task = True
 
     @property

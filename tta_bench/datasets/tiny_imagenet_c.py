@@ -21,6 +21,20 @@ class TinyImageNetC(CorruptionTree):
     """
 
     layout = "Tiny-ImageNet-C/<corruption>/<severity>/<wnid>/*.JPEG (or Tiny-ImageNet-C/Tiny-ImageNet-C.tar)"
+    bibtex = """@inproceedings{hendrycks2019corruptions,
+        title = {Benchmarking Neural Network Robustness to Common Corruptions and Perturbations},
+        author = {Hendrycks, Dan and Dietterich, Thomas},
+        booktitle = {International Conference on Learning Representations},
+        year = {2019},
+    }
+    @article{russakovsky2015imagenet,
+        title = {ImageNet Large Scale Visual Recognition Challenge},
+        author = {Russakovsky, Olga and Deng, Jia and Su, Hao and Krause, Jonathan and Satheesh, Sanjeev and Ma, Sean
+            and Huang, Zhiheng and Karpathy, Andrej and Khosla, Aditya and Bernstein, Michael and Berg, Alexander C.
+            and Fei-Fei, Li},
+        journal = {International Journal of Computer Vision},
+        year = {2015},
+    }"""
     num_classes = CLASSES
     homes = ("Tiny-ImageNet-C",)
     parts: ClassVar[Mapping[str, Sequence[str]]] = {

@@ -12,14 +12,13 @@ from tta_bench.engines.costs import ordered
 from tta_bench.engines.job import Entry, Expected, Job, JobFolder
 from tta_bench.engines.queue import Queue
 from tta_bench.engines.supervise import Lost, Supervisor
-from tta_bench.errors import UserError, require
+from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
-from tta_bench.runs.launch import Launch
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.resume import finished, is_finished
+from tta_bench.runs.resume import is_finished
 from tta_bench.runs.site import Site
 from tta_bench.runs.watcher import Watcher
 
@@ -43,8 +42,7 @@ class Fleet:
         self._entries: list[Entry] = []
 
     def check(self, requests: list[CellSpec], site: Site, folder: Path) -> None:
-        """Refuse what cannot run, and find out what each cell's identity must be on other machines; for `launch`."""
-        require("torch")  # a worker that cannot import it would only be seen to die
+        """Refuse what cannot run, and find out what each cell's identity must be on other machines."""
         for spec in requests:
             if spec.method in installed().given:
                 raise UserError(
@@ -53,45 +51,45 @@ class Fleet:
                 )
         self.engine.warm_up(JobFolder(Store(folder), self._first), min(self.engine.jobs, len(requests)), site)
         from tta_bench.runs.bind import Binder
-        from tta_bench.runs.execute import refuse_unfit
 
         # A login node often has no GPU: it checks on the CPU, and workers pick their own device.
         binder = Binder(site if self.engine.is_here else replace(site, device="cpu"))
-        refuse_unfit(requests, binder)
+        binder.refuse_unfit(requests)
         self._entries = [Entry(spec, 1.0, Expected.of(binder.bind(spec).cell)) for spec in requests]
 
-    def run(self, ready: Launch, watcher: Watcher) -> tuple[list[Record], list[Lost]]:
+    def run(
+        self, requests: list[CellSpec], found: dict[str, Record], site: Site, store: Store, watcher: Watcher
+    ) -> tuple[list[Record], list[Lost]]:
         """Run what is left; returns the records of all requests in their order, and the cells that were lost."""
-        queue, found, in_seconds = self._queue(ready)
-        for spec in ready.requests:
+        queue, found, in_seconds = self._queue(found, site, store)
+        for spec in requests:
             if spec.digest in found:
                 watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
-        lost = self._supervisor(queue, ready, watcher, in_seconds).run() if queue.left else []
+        lost = self._supervisor(queue, site, watcher, in_seconds).run() if queue.left else []
         found |= queue.ended
-        return [found[s.digest].labelled(s.label) for s in ready.requests if s.digest in found], lost
+        return [found[s.digest].labelled(s.label) for s in requests if s.digest in found], lost
 
-    def detach(self, ready: Launch) -> JobFolder | None:
+    def detach(self, found: dict[str, Record], site: Site, store: Store) -> JobFolder | None:
         """Start workers for what is left and leave them alone; None if nothing is left."""
-        queue, _, in_seconds = self._queue(ready)
+        queue, _, in_seconds = self._queue(found, site, store)
         if not queue.left:
             return None
-        return self._supervisor(queue, ready, Watcher(), in_seconds).submit(self.engine.jobs)
+        return self._supervisor(queue, site, Watcher(), in_seconds).submit(self.engine.jobs)
 
-    def _queue(self, ready: Launch) -> tuple[Queue, dict[str, Record], bool]:
+    def _queue(self, found: dict[str, Record], site: Site, store: Store) -> tuple[Queue, dict[str, Record], bool]:
         """What is left, and the records of finished cells. A record that failed or is damaged will be replaced."""
-        device = ready.site.device
         if not self._entries:  # nothing was checked, since everything is finished
-            return Queue(ready.store, [], device), finished(ready.requests, ready.site, ready.store), False
-        there = Queue(ready.store, self._entries, device)
+            return Queue(store, [], site.device), found, False
+        there = Queue(store, self._entries, site.device)
         there.look()
-        found = {digest: record for digest, record in there.ended.items() if is_finished(record, ready.store)}
+        found = {digest: record for digest, record in there.ended.items() if is_finished(record, store)}
         old = {digest: record.finished_at for digest, record in there.ended.items() if digest not in found}
         left = [replace(e, before=old.get(e.spec.digest, "")) for e in self._entries if e.spec.digest not in found]
-        cells, in_seconds = ordered(left, ready.store.records())
-        return Queue(ready.store, cells, device, self._retries), found, in_seconds
+        cells, in_seconds = ordered(left, store.records())
+        return Queue(store, cells, site.device, self._retries), found, in_seconds
 
-    def _supervisor(self, queue: Queue, ready: Launch, watcher: Watcher, in_seconds: bool) -> Supervisor:
-        job = Job(self.name, self.engine.jobs, ready.site.to_json(), (), self._retries, in_seconds)
+    def _supervisor(self, queue: Queue, site: Site, watcher: Watcher, in_seconds: bool) -> Supervisor:
+        job = Job(self.name, self.engine.jobs, site.to_json(), (), self._retries, in_seconds)
         return Supervisor(self.engine, queue, job, watcher, self._first)
 
     def __enter__(self) -> Fleet:

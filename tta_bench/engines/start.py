@@ -1,44 +1,113 @@
-"""Starts what `tta-bench run` and `tta_bench.run` ask for: checks, then cells in this process or on an engine."""
+"""Starts what `tta-bench run` and `tta_bench.run` ask for: finds mistakes, creates the folder, runs what is left.
+
+Cells run in this process or on an engine (fleet.py). Imports torch only if something is left.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tta_bench.engines.fleet import Fleet
 from tta_bench.engines.job import JobFolder
 from tta_bench.engines.supervise import Lost
+from tta_bench.errors import require
+from tta_bench.isolation.pool import Workers
+from tta_bench.records import output
 from tta_bench.records.record import Record
-from tta_bench.runs.launch import Launch, launch
-from tta_bench.runs.options import RunOptions
+from tta_bench.records.spec import CellSpec
+from tta_bench.records.store import Store
+from tta_bench.runs.options import RUNS, RunOptions
+from tta_bench.runs.resume import finished, run_specs
+from tta_bench.runs.site import Site
+from tta_bench.runs.spec import row_of, specs
+from tta_bench.runs.tuned import resolve
 from tta_bench.runs.watcher import Watcher
+from tta_bench.suites.suite import Suite
+
+if TYPE_CHECKING:
+    from tta_bench.runs.bind import Binder
 
 
 @dataclass(frozen=True)
 class Run:
     """A run whose checks have passed, and whose folder is there."""
 
-    ready: Launch
+    suite: Suite
+    requests: list[CellSpec]
+    site: Site
+    store: Store
+    found: dict[str, Record]  # finished before, by the digest of their spec
     fleet: Fleet | None  # None: this process runs the cells
+    binder: Binder | None  # holds what this process loaded for its checks
+    set_aside: Path | None  # where the old folder is now, for a fresh start
+    damaged: list[Path]  # where files that failed their digests are now
 
     def finish(self, watcher: Watcher) -> tuple[list[Record], list[Lost]]:
         """Run what is left; returns the records of all requests in their order, and the cells that were lost."""
-        return self.fleet.run(self.ready, watcher) if self.fleet else (self.ready.run(watcher), [])
+        if self.fleet:
+            return self.fleet.run(self.requests, self.found, self.site, self.store, watcher)
+        return run_specs(self.requests, self.site, self.store, watcher, self.binder, self.found), []
 
     def detach(self) -> JobFolder | None:
         """Let the engine start and leave it alone; None if nothing is left to run."""
-        return self.fleet.detach(self.ready) if self.fleet else None
+        return self.fleet.detach(self.found, self.site, self.store) if self.fleet else None
 
 
 @contextmanager
-def start(options: RunOptions, command: list[str]) -> Iterator[Run]:
-    """Check a run and create its folder; `command` is noted there."""
-    with _fleet(options) or nullcontext() as fleet:
-        yield Run(launch(options, command, fleet.check if fleet else None), fleet)
+def start(options: RunOptions, command: list[str], *, forks: bool = False) -> Iterator[Run]:
+    """Check a run and create its folder; `command` is noted there.
+
+    With `forks` this process holds nothing but tta-bench, so that the first worker may be a copy of it.
+    """
+    on_engine = options.on, options.gpus, options.slurm, options.gpus_per_cell, options.detach, (options.jobs or 1) > 1
+    with Fleet(options) if any(on_engine) else nullcontext() as fleet:
+        yield _start(options, command, fleet, forks=forks)
 
 
-def _fleet(options: RunOptions) -> Fleet | None:
-    """The engine that the options choose; None for this process."""
-    asked = (options.on, options.gpus, options.slurm, options.gpus_per_cell, options.detach, (options.jobs or 1) > 1)
-    return Fleet(options) if any(asked) else None
+def _start(options: RunOptions, command: list[str], fleet: Fleet | None, *, forks: bool) -> Run:
+    given = options.to_json()
+    suite, options, chosen = resolve(options)
+    requests, site = specs(suite, options), options.site
+    folder = Path(options.out or RUNS / suite.name)
+    found: dict[str, Record] = {}
+    damaged: list[Path] = []
+    if options.fresh:
+        output.refuse_other_files(folder)
+        Store(folder).refuse_running()
+    else:
+        output.refuse_unfit(folder, suite.name)
+        damaged = Store(folder).set_damaged_aside()
+        found = finished(requests, site, Store(folder))
+    binder = None
+    if len(found) < len(requests):  # checked before an old folder is moved, or a new one made
+        require("torch")
+        if fleet:
+            fleet.check(requests, site, folder)
+        else:
+            binder = _checked(requests, site, forks=forks)
+    old = Store(folder).set_aside() if options.fresh else None
+    store = Store.create(folder, suite.name)
+    labels = list(dict.fromkeys(spec.label for spec in requests))
+    said = {row_of(label, suite, options).label: sentence for label, sentence in chosen.items()}
+    store.note_command(command, options.tasks or suite.tasks, labels, said, given)
+    return Run(suite, requests, site, store, found, fleet, binder, old, damaged)
+
+
+def _checked(requests: list[CellSpec], site: Site, *, forks: bool) -> Binder:
+    """A binder whose site has everything that is requested."""
+    workers = Workers(forks=forks)
+    if not site.in_process:
+        workers.warm_up()  # before this process reads images and labels
+    from tta_bench.runs.bind import Binder
+
+    binder = Binder(site, workers)
+    try:
+        binder.refuse_unfit(requests)
+    except BaseException:
+        workers.close()
+        raise
+    return binder

@@ -8,8 +8,8 @@ from typing import Any
 
 OWN = "tta_bench"
 
-# Attributes of a method that say only how long it takes.
-LIMITS = frozenset({"passes_per_image", "slower_than_source"})
+# Names that say only how long a method takes, and whom to cite.
+SAY_ONLY = frozenset({"passes_per_image", "slower_than_source", "bibtex"})
 
 
 def syntax(source: str, packages: Collection[str] = (OWN,)) -> str:
@@ -22,21 +22,21 @@ def for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def _is_limit(*targets: ast.expr) -> bool:
-    return all(isinstance(target, ast.Name) and target.id in LIMITS for target in targets)
+def _says_only(*targets: ast.expr) -> bool:
+    return all(isinstance(target, ast.Name) and target.id in SAY_ONLY for target in targets)
 
 
 class _RemoveProse(ast.NodeTransformer):
-    """Removes docstrings, annotations of functions, error messages, expected times, and the folders of own modules."""
+    """Removes docstrings, annotations of functions, error messages, times, citations and the folders of own modules."""
 
     def __init__(self, packages: Collection[str]) -> None:
         self.packages = packages
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        return None if _is_limit(*node.targets) else self.generic_visit(node)
+        return None if _says_only(*node.targets) else self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        return None if _is_limit(node.target) else self.generic_visit(node)
+        return None if _says_only(node.target) else self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         if isinstance(node.exc, ast.Call):

@@ -15,20 +15,21 @@ import torch
 from torch import Tensor
 
 from tta_bench.data import loading
-from tta_bench.isolation.adapter import Adapter, Setup
+from tta_bench.isolation.adapter import Adapter, Setup, start
 from tta_bench.isolation.logits import Answer, answer_of
 from tta_bench.isolation.prepared import Cost, State
 from tta_bench.isolation.side_effects import Watch, threads
-from tta_bench.isolation.standby import Standby, require_predict
+from tta_bench.isolation.standby import Standby
 from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
 from tta_bench.measure.process import restored
+from tta_bench.method import Method
 from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Measured
 from tta_bench.streams.schedule import Schedule
 
-FEW = 50  # batches of a stream in which counting the operations of one batch more costs little
+WITNESSED = 100  # at most one image in so many is adapted to again, to count operations
 
 
 class Host(Protocol):
@@ -58,117 +59,135 @@ def adapt(setup: Setup, host: Host) -> Measured:
 
     Process state that the method changes is restored, so that it cannot affect another method's result.
     """
-    environment.start(setup.device)
+    start(setup)
     with restored() as changed:
-        measured = _adapt(setup, host)
+        done = Pass(setup, host)
+        done.run(host)
+        measured = done.measured()
+        measured = replace(measured, remarks=[*measured.remarks, *done.uncounted_work()])
     left = [f"changed {name} (restored)" for name in changed]
     return replace(measured, remarks=[*measured.remarks, *left])
 
 
-def _adapt(setup: Setup, host: Host) -> Measured:
-    device, present = setup.device, threads()
-    memory.start(device)
-    building = Stopwatch(device)
-    with building:
-        session = Adapter(setup)
-    method = session.method
-    how, cost = _prepare(session, host)
-    if cost is not None:
-        memory.start(device)  # the memory of preparing once is not the memory of adapting
-    seen = Pass(session, Watch(method, session.model, present))
-    seen.run(host)
-    measured = Measured(
-        score_point=method.score_point,
-        needs_source=method.needs_source,
-        resets=method.resets,
-        reset_batches=seen.reset_batches,
-        seconds={
-            "adapt": seen.adapting.total,
-            "first_batch": seen.adapting.laps[0],
-            "load": seen.reading.total,
-            "prepare": cost.seconds if cost else 0.0,
-            "build": building.total,
-        },
-        batch_seconds=seen.laps,
-        adapted_batches=seen.timetable.adapted if setup.live else None,
-        schedule=schedule_digest(seen.timetable.adapted) if setup.live else "",
-        sample_forwards=seen.counted.sample_forwards,
-        sample_backwards=seen.counted.sample_backwards,
-        prepared=how,
-        prepare_forwards=cost.sample_forwards if cost else 0,
-        prepare_backwards=cost.sample_backwards if cost else 0,
-        memory={**memory.peak(device), "prepare_bytes": cost.bytes if cost else 0},
-        environment=environment.describe(device),
-        remarks=seen.watch.close(),
-    )
-    return replace(measured, remarks=[*measured.remarks, *seen.uncounted_work()])
-
-
 class Pass:
-    """One pass of a method over a stream, and what it cost."""
+    """One pass of a method over a stream, and what it cost. Building and preparing the method come first."""
 
-    def __init__(self, session: Adapter, watch: Watch) -> None:
-        live, device = session.setup.live or Live(), session.setup.device
-        require_predict(session.method, live)
-        self.session, self.watch = session, watch
-        self.adapting = Stopwatch(device)
+    def __init__(self, setup: Setup, host: Host, built: Method | None = None) -> None:
+        """A method that is `built` keeps its model; otherwise it gets a fresh one."""
+        live, device, present = setup.live or Live(), setup.device, threads()
+        memory.start(device)
+        self._building = Stopwatch(device)
+        with self._building:
+            self.session = session = Adapter(setup, built=built)
+        self._prepared, self._cost = _prepare(session, host)
+        if self._cost is not None:
+            memory.start(device)  # the memory of preparing once is not the memory of adapting
+        self._watch = Watch(session.method, session.model, present, setup.model.network)
+        self._adapting = Stopwatch(device)
         self.reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
         self.counted = CostCounter(session.model)
-        self.timetable, self._standby = Schedule(live), Standby(session, live)
-        self.laps: list[float] = []
-        self.reset_batches: list[int] = []
+        self._timetable, self._standby = Schedule(live), Standby(session, live)
+        self._laps: list[float] = []
+        self._reset_batches: list[int] = []
+        self._images = 0
         self._last = torch.empty(0)
 
     def run(self, host: Host) -> None:
         """Answer all batches of a host."""
-        setup, images = self.session.setup, 0
-        with self.counted, closing(loading.on_device(host.batches(), setup.device)) as batches:
+        with self.counted, closing(loading.on_device(host.batches(), self.session.setup.device)) as batches:
             while True:
                 with self.reading:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                turn = self.timetable.next()
-                if turn == "adapt":
-                    logits = self._adapt(batch)
-                else:
-                    with self.counted.paused():
-                        logits = self._standby.predict(batch, is_busy=turn == "busy")
-                    self.laps.append(0.0)
-                host.answer(answer_of(logits, len(batch), setup.num_classes, after=images))
-                images += len(batch)
-                self._last = batch
+                host.answer(self.answer(batch))
+
+    def answer(self, batch: Tensor) -> Answer:
+        """Answer one batch on the device, and adapt to it; `counted` must be open."""
+        turn = self._timetable.next()
+        if turn == "adapt":
+            logits = self._adapt(batch)
+        else:
+            with self.counted.paused():
+                logits = self._standby.predict(batch, is_busy=turn == "busy")
+            self._laps.append(0.0)
+        found = answer_of(logits, len(batch), self.session.setup.num_classes, after=self._images)
+        self._images += len(batch)
+        self._last = batch
+        return found
 
     def _adapt(self, batch: Tensor) -> Tensor:
         counted, method = self.counted, self.session.method
-        if self.timetable.may_miss:
+        if self._timetable.may_miss:
             self._standby.start()
         resets = method.resets
         before = counted.sample_forwards, counted.sample_backwards
-        with self.watch.step(batch), self.adapting:
+        with self._watch.step(batch), self._adapting:
             logits = self.session.adapt(batch)
-        self.timetable.spend(counted.sample_forwards - before[0], counted.sample_backwards - before[1], len(batch))
-        self.laps.append(self.adapting.laps[-1])
+        self._timetable.spend(counted.sample_forwards - before[0], counted.sample_backwards - before[1], len(batch))
+        self._laps.append(self._adapting.laps[-1])
         if method.resets > resets:
-            self.reset_batches.append(len(self.laps) - 1)
+            self._reset_batches.append(len(self._laps) - 1)
         return logits
+
+    def measured(self) -> Measured:
+        """What was measured over all batches so far, one at least."""
+        method, cost, is_live = self.session.method, self._cost, self.session.setup.live is not None
+        return Measured(
+            score_point=method.score_point,
+            needs_source=method.needs_source,
+            resets=method.resets,
+            reset_batches=self._reset_batches,
+            seconds={
+                "adapt": self._adapting.total,
+                "first_batch": self._adapting.laps[0],
+                "load": self.reading.total,
+                "prepare": cost.seconds if cost else 0.0,
+                "build": self._building.total,
+            },
+            batch_seconds=self._laps,
+            adapted_batches=self._timetable.adapted if is_live else None,
+            schedule=schedule_digest(self._timetable.adapted) if is_live else "",
+            sample_forwards=self.counted.sample_forwards,
+            sample_backwards=self.counted.sample_backwards,
+            prepared=self._prepared,
+            prepare_forwards=cost.sample_forwards if cost else 0,
+            prepare_backwards=cost.sample_backwards if cost else 0,
+            memory={**memory.peak(self.session.setup.device), "prepare_bytes": cost.bytes if cost else 0},
+            environment=environment.describe(self.session.setup.device),
+            remarks=self._watch.close(),
+        )
 
     def uncounted_work(self) -> list[str]:
         """A remark if the method computes more than its passes show.
 
-        It adapts to the last batch again, when everything is measured: counting operations slows a batch down.
+        It adapts to the last batch again, when everything is measured: counting operations slows a batch down. Long
+        streams repeat the batch up to three times. Short ones take a part of it, and all of it if the part is
+        suspicious: work that a method does once per batch weighs more in a small one.
         """
-        session = self.session
-        times = 0 if session.setup.compile else min(3, 1 + len(self.laps) // FEW)
-        found = (flops.uncounted_forwards(session.model, session.adapt, self._last) for _ in range(times))
-        remark = flops.remark(max(found, default=0.0), session.method.computes_besides)
+        session, last = self.session, self._last
+        if session.setup.compile:
+            return []
+        worth = self._images // WITNESSED
+        if worth < len(last) and self._is_plain(last[: max(2, worth)]):
+            return []
+        times = max(1, min(3, worth // len(last)))
+        found = max(flops.uncounted_forwards(session.model, session.adapt, last) for _ in range(times))
+        remark = flops.remark(found, session.method.computes_besides)
         return [remark] if remark else []
+
+    def _is_plain(self, few: Tensor) -> bool:
+        """Whether the method shows no uncounted work on a few images."""
+        try:
+            return flops.uncounted_forwards(self.session.model, self.session.adapt, few) <= flops.TOLERATED
+        except Exception:  # it may need more images than these; the whole batch it could take before
+            return False
 
 
 def _prepare(session: Adapter, host: Host) -> tuple[str, Cost | None]:
     """Let a method learn from source images, or load what it learned in another cell; returns which, and its cost."""
-    device, source = session.setup.device, host.source()
-    if source is None:
+    device = session.setup.device
+    if not session.method.needs_source or (source := host.source()) is None:
         return "", None
     known = host.known()
     if known is not None:

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
+from tta_bench.errors import UserError
+from tta_bench.measure import environment
+from tta_bench.method import Method
 from tta_bench.models.precision import autocast, compiled
 from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
@@ -36,12 +39,21 @@ class Setup(Asked):
     live: Live | None = None  # None: the stream waits, and the method adapts to every batch
 
 
-class Adapter:
-    """A fresh model and a fresh method on it."""
+def start(setup: Setup) -> None:
+    """Make the device ready for a method, and the way in which it computes."""
+    environment.start(setup.device, tf32=setup.tf32, deterministic=setup.deterministic)
 
-    def __init__(self, setup: Setup, *, shares_weights: bool = False) -> None:
+
+class Adapter:
+    """A fresh model and a fresh method on it; or a method that its caller has built, on the model that it has."""
+
+    def __init__(self, setup: Setup, *, shares_weights: bool = False, built: Method | None = None) -> None:
         """With `shares_weights` the model's weights are not copied, so nothing may be adapted."""
         self.setup = setup
+        start(setup)
+        if built is not None:
+            self.model, self.method = built.model, built
+            return
         self.model = setup.model.fresh(setup.device, setup.class_mask, shares_weights=shares_weights)
         if setup.compile:
             self.model = compiled(self.model)
@@ -52,6 +64,8 @@ class Adapter:
             batch_size=setup.batch_size,
             params=setup.settings,
         )
+        if setup.live is not None:
+            _require_predict(self.method, setup.live)
 
     def prepare(self, source: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
         """Give source batches to a method that needs them, and their labels to one that uses them."""
@@ -67,6 +81,18 @@ class Adapter:
         """One step on a batch, in the requested precision."""
         with autocast(self.setup.device, self.setup.amp):
             return self.method.adapt(batch)
+
+
+def _require_predict(method: Method, live: Live) -> None:
+    """Refuse a method that could not answer a batch without adapting."""
+    cls = type(method)
+    is_default = cls.predict is Method.predict and cls.features is Method.features
+    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1
+    if needs_it and is_default and not isinstance(getattr(method, "model", None), nn.Module):
+        raise UserError(
+            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy: "
+            f"define predict, or use --busy source"
+        )
 
 
 def read(

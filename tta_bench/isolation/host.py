@@ -52,7 +52,7 @@ class WorkHost:
 
     def __init__(self, work: Work, on_batch: OnBatch) -> None:
         self.work = work
-        self.scores = Scorer(work.stream.images.labels)
+        self.scores = Scorer()
         self._on_batch = on_batch
         self._order = list(work.stream.batches(work.setup.batch_size))
         self._waiting = iter(self._order)
@@ -77,7 +77,8 @@ class WorkHost:
         self.work.prepared.keep(self.work.cell, state, cost)
 
     def answer(self, answer: Answer) -> None:
-        self.scores.add(next(self._waiting), answer)
+        indices = next(self._waiting)
+        self.scores.add(indices, self.work.stream.images.labels[indices], answer)
         self._on_batch(self.scores.images, self.scores.accuracy, answer.prediction)
 
     def _read(self, images: ImageSet, order: list[NDArray[np.int64]]) -> Iterator[Tensor]:

@@ -16,8 +16,7 @@ from tta_bench.streams.stream import Stream
 class Scorer:
     """Scores a stream's answers, batch by batch."""
 
-    def __init__(self, labels: NDArray[np.int64]) -> None:
-        self.labels = labels
+    def __init__(self) -> None:
         self.images = 0
         self.hits = 0
         self._parts: list[dict[str, NDArray[Any]]] = []  # columns of Predictions for each batch
@@ -26,9 +25,8 @@ class Scorer:
     def accuracy(self) -> float:
         return self.hits / max(self.images, 1)
 
-    def add(self, indices: NDArray[np.int64], answer: Answer) -> None:
+    def add(self, indices: NDArray[np.int64], label: NDArray[np.int64], answer: Answer) -> None:
         """Score the answers for these images."""
-        label = self.labels[indices]
         # Copies: a view would keep the probabilities of all classes in memory.
         part = {
             "index": indices.astype(np.int32),
@@ -43,9 +41,11 @@ class Scorer:
         self.images += len(indices)
         self.hits += int((answer.prediction == label).sum())
 
-    def predictions(self, stream: Stream) -> Predictions:
-        """The prediction for each image, with its task in the stream."""
-        names = {name: number for number, name in enumerate(dict.fromkeys(stream.tasks))}
+    def predictions(self, stream: Stream | None = None) -> Predictions:
+        """The prediction for each image, with its task in the stream; without a stream, there is one task."""
         columns = {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
+        if stream is None:
+            return Predictions(**columns, task=np.zeros(self.images, np.int16))
+        names = {name: number for number, name in enumerate(dict.fromkeys(stream.tasks))}
         task = np.array([names[name] for name in stream.task_of(columns["index"])], np.int16)
         return Predictions(**columns, task=task)

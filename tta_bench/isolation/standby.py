@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from tta_bench.errors import CellFailed, UserError
+from tta_bench.errors import CellFailed
 from tta_bench.isolation.adapter import Adapter
 from tta_bench.method import Method
 from tta_bench.models.precision import autocast
@@ -43,18 +43,6 @@ class Standby:
                 return logits
             method = self._before if is_busy and self._before is not None else self._session.method
             return method.predict(batch).detach()
-
-
-def require_predict(method: Method, live: Live) -> None:
-    """Refuse a method that could not answer a batch without adapting."""
-    cls = type(method)
-    is_default = cls.predict is Method.predict and cls.features is Method.features
-    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1
-    if needs_it and is_default and not isinstance(getattr(method, "model", None), nn.Module):
-        raise UserError(
-            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy: "
-            f"define predict, or use --busy source"
-        )
 
 
 def copied(method: Method) -> Method:

@@ -172,6 +172,8 @@ _STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "environment variables": (lambda: dict(os.environ), _set_environment),
 }
 
+_GENERATORS = [name for name in _STATE if "random generator" in name]
+
 
 def process_state() -> dict[str, Any]:
     """The current process state, for comparison."""
@@ -179,19 +181,62 @@ def process_state() -> dict[str, Any]:
 
 
 @contextmanager
-def restored() -> Iterator[list[str]]:
-    """Restore what changes in this block; the yielded list names it afterwards."""
-    before = process_state()
+def restored(before: dict[str, Any] | None = None) -> Iterator[list[str]]:
+    """Restore what changes in this block; the yielded list names it afterwards.
+
+    `before` is the state to return to, by default the current one; it may change in the block (see `Outside`).
+    """
+    wanted = process_state() if before is None else before
     changed: list[str] = []
     with ExitStack() as stack:  # which restores the rest even if one part cannot be restored
         for name in reversed(_STATE):
-            stack.callback(_restore, name, before[name], changed)
+            stack.callback(_restore, name, wanted, changed)
         yield changed
 
 
-def _restore(name: str, before: Any, changed: list[str]) -> None:
+def _restore(name: str, before: dict[str, Any], changed: list[str]) -> None:
     get, restore = _STATE[name]
-    if _read(get) != before:
+    if _read(get) != before[name]:
         changed.append(name)
-        if before is not UNREADABLE:
-            restore(before)
+        if before[name] is not UNREADABLE:
+            restore(before[name])
+
+
+class Outside:
+    """Code of the caller that runs in between, such as a data loader: what it changes is no change by a method.
+
+    Its random generators are its own: it draws what it would draw without the method, and leaves them so.
+    """
+
+    def __init__(self, before: dict[str, Any]) -> None:
+        """Take the state that `restored` returns to; it follows what the caller's code changes."""
+        self._before = before
+        self._generators = {name: before[name] for name in _GENERATORS}
+
+    def __enter__(self) -> Outside:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        _set_generators(self._generators)
+
+    @contextmanager
+    def runs(self) -> Iterator[None]:
+        """Run code of the caller in this block."""
+        inside = {name: _read(_STATE[name][0]) for name in _GENERATORS}
+        _set_generators(self._generators)
+        start = process_state()
+        try:
+            yield
+        finally:
+            now = process_state()
+            self._generators = {name: now[name] for name in _GENERATORS}
+            self._before |= {
+                name: value for name, value in now.items() if value != start[name] and name not in _GENERATORS
+            }
+            _set_generators(inside)
+
+
+def _set_generators(states: dict[str, Any]) -> None:
+    for name, state in states.items():
+        if state is not UNREADABLE:
+            _STATE[name][1](state)

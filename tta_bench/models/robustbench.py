@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 PIXELS = 32
+bibtex = """@inproceedings{croce2021robustbench,
+    title = {RobustBench: a standardized adversarial robustness benchmark},
+    author = {Croce, Francesco and Andriushchenko, Maksym and Sehwag, Vikash and Debenedetti, Edoardo and
+        Flammarion, Nicolas and Chiang, Mung and Mittal, Prateek and Hein, Matthias},
+    booktitle = {Advances in Neural Information Processing Systems: Datasets and Benchmarks},
+    year = {2021},
+}"""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ class SourceModel:
         shared = self.network.parameters() if shares_weights else ()
         same = {id(p): nn.Parameter(p.data, p.requires_grad) for p in shared}
         network = copy.deepcopy(self.network, same).to(device)
-        entrance(network).register_forward_pre_hook(Normalise(self.mean, self.std))
+        if self.mean:  # else it normalises its input itself
+            entrance(network).register_forward_pre_hook(Normalise(self.mean, self.std))
         if class_mask is not None:
             keep_classes(network, class_mask)
         return network

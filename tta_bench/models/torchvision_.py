@@ -23,6 +23,12 @@ from tta_bench.models.packaged import Family, PackagedModel
 if TYPE_CHECKING:
     from torch import nn
 
+bibtex = """@misc{torchvision2016,
+    title = {TorchVision: PyTorch's Computer Vision library},
+    author = {{TorchVision maintainers and contributors}},
+    howpublished = {https://github.com/pytorch/vision},
+    year = {2016},
+}"""
 HASHED = re.compile(r"-([a-f0-9]{8,})\.")
 TWO_HEADED = ("googlenet", "inception_v3")  # built otherwise when their weights are loaded
 

@@ -24,6 +24,13 @@ from tta_bench.models.checkpoint import fill
 from tta_bench.models.names import SUFFIXES
 from tta_bench.models.packaged import Family
 
+bibtex = """@misc{wightman2019timm,
+    title = {PyTorch Image Models},
+    author = {Wightman, Ross},
+    howpublished = {https://github.com/huggingface/pytorch-image-models},
+    year = {2019},
+}"""
+
 
 def from_hub(name: str) -> nn.Module:
     """A network with the weights of its tag, from the local cache or the hub.

@@ -19,10 +19,9 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.runs.bind import Binder, refuse_many_models
 from tta_bench.runs.clock import lives
 from tta_bench.runs.found import model_name
-from tta_bench.runs.misnamed import refuse_unknown, refuse_unused_settings
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site, refuse_unwritable_cache
-from tta_bench.runs.spec import Row, row_of, spec_of
+from tta_bench.runs.spec import Row, refuse_unknown, refuse_unused_settings, row_of, spec_of
 from tta_bench.suites.suite import Suite
 
 MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take half a minute on a CPU; a check of ImageNet-C should take 10 s

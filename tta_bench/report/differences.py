@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +85,14 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
     found = [(one, other, _stream(one, other, runs)) for one, other in paired(first.done, second.done)]
     if not found:
         raise UserError(f"'{a}' and '{b}' have no samples in common: run them on the same tasks and seeds")
+    order = {name: i for i, name in enumerate(comparison.tasks)}
+    accuracies = [(one.scores.top1, other.scores.top1, stream) for one, other, stream in found]
+    made = of_streams(a, b, accuracies, _notes(comparison, first, second, len(found)))
+    return replace(made, tasks=tuple(sorted(made.tasks, key=lambda task: order.get(task.task, len(order)))))
+
+
+def of_streams(a: str, b: str, found: Sequence[tuple[float, float, Stream]], notes: Sequence[Note] = ()) -> Difference:
+    """Compare two rows, given the accuracies of both on each stream."""
     blocks = [Blocks(stream) for _, _, stream in found]
     tasks = by_task([stream for _, _, stream in found])
     won = {task: images_won(streams) for task, streams in tasks.items()}
@@ -92,8 +101,8 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
     done = [
         TaskDifference(
             task,
-            a=float(np.mean([one.scores.top1 for one, _, stream in found if stream.task == task])),
-            b=float(np.mean([other.scores.top1 for _, other, stream in found if stream.task == task])),
+            a=float(np.mean([one for one, _, stream in found if stream.task == task])),
+            b=float(np.mean([other for _, other, stream in found if stream.task == task])),
             estimate=estimate([own for own in blocks if own.stream.task == task]),
             only_b=won[task][0],
             only_a=won[task][1],
@@ -102,9 +111,7 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
         )
         for task in tasks
     ]
-    order = {name: i for i, name in enumerate(comparison.tasks)}
-    done.sort(key=lambda task: order.get(task.task, len(order)))
-    return Difference(a, b, tuple(done), estimate(blocks), tuple(_notes(comparison, first, second, len(found))))
+    return Difference(a, b, tuple(done), estimate(blocks), tuple(notes))
 
 
 def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: NDArray[np.int32]) -> Stream:

@@ -8,7 +8,7 @@ Models, datasets and listings are kept between the cells of one process.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import cast
@@ -22,24 +22,27 @@ from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
 from tta_bench.datasets import Dataset, open_dataset
 from tta_bench.errors import UserError
-from tta_bench.isolation.adapter import Setup
+from tta_bench.isolation.adapter import Adapter, Setup
 from tta_bench.isolation.host import Work
 from tta_bench.isolation.pool import Workers
 from tta_bench.isolation.prepared import Prepared
 from tta_bench.measure import environment
+from tta_bench.measure.process import restored
 from tta_bench.models import source as models
+from tta_bench.models.precision import refuse_missing_bf16
 from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
 from tta_bench.records.cell import Cell
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.found import Bound, find, model_name
-from tta_bench.runs.site import Site
+from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.streams.scenarios import Material, Scenario, protocol
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
 
 KEPT_MODELS = 4
+WORTH_A_CACHE = 4  # a stream of fewer than one in so many images builds no cache of all
 KEPT_SETS = 32  # image sets whose listing is kept: all tasks of a suite, or three tasks of a gradual run
 
 
@@ -102,6 +105,25 @@ class Binder:
             source="" if source is None else digest([*source.ids, self._fingerprint(source)]),
         )
         return Work(Cell(asked, find(bound)), setup, stream, source, self.site.readers, self._prepared)
+
+    def refuse_unfit(self, specs: Sequence[CellSpec]) -> None:
+        """Refuse wrong data, weights or settings before time is spent; lists all images and opens a sample."""
+        if self.site.cache is not None:
+            refuse_unwritable_cache(self.site.cache)
+        if any(spec.amp for spec in specs):
+            refuse_missing_bf16(self.device)
+        if any(spec.tf32 for spec in specs) and self.device.type != "cuda":
+            raise UserError(f"--tf32 requires a GPU that CUDA can use (got {self.device})")
+        streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
+        for spec in streams.values():
+            protocol(spec).inspect(self.material(spec))  # before weights are loaded, which may need a download
+        rows = {(spec.label, spec.model): spec for spec in specs}
+        for spec in rows.values():
+            settings.check(spec.method, registry.installed().load(spec.method), spec.settings)
+            registry.installed().code(spec.method)  # hashed while it is what was imported; workers compare theirs
+        for spec in rows.values():
+            with restored():
+                Adapter(replace(self.setup(spec), device=torch.device("cpu")), shares_weights=True)
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""
@@ -176,23 +198,23 @@ class Binder:
 
     def images(self, spec: CellSpec, task: str, severity: int | None = None, on_cache: OnCache = ignore) -> ImageSet:
         """A task's images in its model's input size, from the cache if there is one; listed once."""
-        name = (*self._sized_name(spec), task, severity)
+        name = (*self._sized_name(spec), task, severity, spec.limit if self.site.cache else None)
         if name not in self._images:
             while len(self._images) >= KEPT_SETS:
                 self._forget(self._images.pop(next(iter(self._images))))
             dataset = self.sized(spec)
             level = dataset if severity is None else dataset.at_severity(severity)
-            self._images[name] = self._cached(level.open(task), f"{spec.suite}-{task}", task, on_cache)
+            self._images[name] = self._cached(spec, level.open(task), f"{spec.suite}-{task}", task, on_cache)
         return self._images[name]
 
     def _made(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
         """The parts of the last stream whose images were made for it: all methods read them."""
-        name = (*self._sized_name(spec), spec.suite, spec.tasks, scenario, spec.seed)
+        name = (*self._sized_name(spec), spec.suite, spec.tasks, scenario, spec.seed, spec.limit)
         if self._last_made[0] != name:
             found = scenario.parts(self.material(spec), self.sized(spec).transform)
             names = [f"{spec.suite}-{scenario.name}-{part.task}" for part in found]
             pairs = zip(found, names, strict=True)
-            cached = [self._cached(part.images, name, part.task, on_cache) for part, name in pairs]
+            cached = [self._cached(spec, part.images, name, part.task, on_cache) for part, name in pairs]
             made = [replace(part, images=images) for part, images in zip(found, cached, strict=True)]
             for part in self._last_made[1]:
                 self._forget(part.images)
@@ -211,16 +233,18 @@ class Binder:
         model = self.model(spec)
         return json.dumps(spec.data, sort_keys=True), model.input_size, model.interpolation
 
-    def _cached(self, images: ImageSet, name: str, task: str, on_cache: OnCache) -> ImageSet:
+    def _cached(self, spec: CellSpec, images: ImageSet, name: str, task: str, on_cache: OnCache) -> ImageSet:
         if self.site.cache is None or in_memory(images):
             return images
-        return CachedImages(
+        cached = CachedImages(
             cast(FileImages, images),
             self.site.cache,
             name,
             workers=self.site.readers,
             on_progress=lambda done, total: on_cache(task, done, total),
         )
+        is_short = spec.limit is not None and spec.limit * WORTH_A_CACHE < len(images.ids)
+        return images if is_short and not cached.path.exists() else cached
 
     def _fingerprint(self, images: ImageSet) -> str:
         kept = self._fingerprints.get(id(images))

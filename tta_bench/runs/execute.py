@@ -10,23 +10,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import torch
-
-from tta_bench import settings
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
-from tta_bench.isolation.adapter import Adapter
 from tta_bench.isolation.host import OnBatch, Work, ignore, run_cell
 from tta_bench.isolation.pool import PATIENCE, WorkerDied
 from tta_bench.isolation.prepared import Prepared
-from tta_bench.isolation.standby import require_predict
 from tta_bench.measure import environment
-from tta_bench.measure.process import restored
-from tta_bench.models.precision import refuse_missing_bf16
 from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import Conditions
-from tta_bench.records.live import Live
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import HERE, WORKER, Measured, Record
 from tta_bench.records.spec import CellSpec
@@ -36,9 +28,8 @@ from tta_bench.runs.alarms import Alarms
 from tta_bench.runs.bind import Binder, shared_binder
 from tta_bench.runs.key_cache import KeyCache
 from tta_bench.runs.resume import damage, is_finished
-from tta_bench.runs.site import Site, refuse_unwritable_cache
+from tta_bench.runs.site import Site
 from tta_bench.runs.watcher import Watcher
-from tta_bench.streams.scenarios import protocol
 
 LEAST_LIMIT = 600.0  # seconds that every cell may take by default
 POLL = 0.5  # seconds between checks of cells that other processes run
@@ -70,25 +61,6 @@ def run_left(specs: Sequence[CellSpec], binder: Binder, store: Store, watcher: W
             time.sleep(POLL)
         waiting = elsewhere
     return records
-
-
-def refuse_unfit(specs: Sequence[CellSpec], binder: Binder) -> None:
-    """Refuse wrong data, weights or settings before time is spent; lists all images and opens a sample."""
-    if binder.site.cache is not None:
-        refuse_unwritable_cache(binder.site.cache)
-    if any(spec.amp for spec in specs):
-        refuse_missing_bf16(binder.device)
-    streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
-    for spec in streams.values():
-        protocol(spec).inspect(binder.material(spec))  # before weights are loaded, which may need a download
-    rows = {(spec.label, spec.model): spec for spec in specs}
-    for spec in rows.values():
-        settings.check(spec.method, installed().load(spec.method), spec.settings)
-        installed().code(spec.method)  # hashed while it is what was imported; workers compare theirs
-    for spec in rows.values():
-        with restored():
-            built = Adapter(replace(binder.setup(spec), device=torch.device("cpu")), shares_weights=True)
-            require_predict(built.method, spec.live or Live())
 
 
 class Cells:

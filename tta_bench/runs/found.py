@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tta_bench
-from tta_bench import registry
+from tta_bench import gpus, registry
 from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.identity.code import code_hash, harness_hash
@@ -122,7 +123,14 @@ def packages(at: Request) -> str:
 
 
 def device(at: Request) -> str:
-    return at.site.device_stamp()
+    """Changes when another kind of device would be picked, as far as is known without torch."""
+    return f"{at.site.device} {sys.platform} {gpus.visible() != []} {os.environ.get(gpus.SIMULATED, '')}".rstrip()
+
+
+def _device_kind(bound: Bound) -> str:
+    from tta_bench.measure import environment  # imports torch
+
+    return environment.kind(bound.setup.device)
 
 
 # Files that a method's settings name, and a sample of the images, are also stamped one by one (key_cache.py).
@@ -136,7 +144,7 @@ PARTS = {
     "weights": Part(lambda b: b.model.weights_hash, (weights,)),
     "mean": Part(lambda b: b.model.mean, (weights,)),
     "std": Part(lambda b: b.model.std, (weights,)),
-    "device": Part(lambda b: b.setup.device.type, (device,)),
+    "device": Part(_device_kind, (device,)),
     "harness": Part(
         lambda b: _joined(harness_code(b), b.model.code, scenario_code(b)), (harness_code, weights, scenario_code)
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tta_bench.errors import UserError
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
 
 def run_specs(
-    specs: Sequence[CellSpec], site: Site, store: Store, watcher: Watcher, binder: Binder | None = None
+    specs: Sequence[CellSpec],
+    site: Site,
+    store: Store,
+    watcher: Watcher,
+    binder: Binder | None = None,
+    known: Mapping[str, Record] | None = None,
 ) -> list[Record]:
     """Run every cell that is not in the store; returns the records of all, in the order of the specs.
 
-    `binder` is the site's binder, if one has loaded something already.
+    `binder` is the site's binder, if one has loaded something already; `known` is what `finished` has found.
     """
-    found = finished(specs, site, store)
+    found = dict(finished(specs, site, store) if known is None else known)
     for spec in specs:
         if spec.digest in found:
             watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)

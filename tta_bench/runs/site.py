@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,12 +58,6 @@ class Site:
         site = cls(**content)
         read_all(site)
         return site
-
-    def device_stamp(self) -> str:
-        """A stamp that changes when another kind of device would be picked, as far as is known without torch."""
-        has_gpus = any(Path("/dev").glob("nvidia[0-9]*"))
-        hides_them = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # a worker sees one of several GPUs
-        return f"{self.device} {sys.platform} {has_gpus and not hides_them}"
 
 
 def refuse_unwritable_cache(cache: Path) -> None:

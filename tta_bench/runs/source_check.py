@@ -28,7 +28,8 @@ IMAGES = 1024
 def warn(specs: Sequence[CellSpec], binder: Binder, store: Store, watcher: Watcher) -> None:
     """Save a warning for all weights with which Source is far from what is published, and remove old ones."""
     warnings = suspicions(specs, binder, watcher)
-    store.note_warnings(warnings)
+    if warnings:
+        store.note_warnings(warnings)
     for warning in filter(None, warnings.values()):
         watcher.on_warning(warning)
 
@@ -100,7 +101,7 @@ def first_of_each_model(specs: Sequence[CellSpec], binder: Binder) -> list[CellS
 def _source_work(spec: CellSpec, binder: Binder, on_cache: OnCache) -> Work:
     """The unadapted model on the first images of the first task."""
     limit = min(IMAGES, spec.limit or IMAGES)
-    plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
+    plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False, tf32=False)
     if protocol(spec).makes_images:  # there may be no images of single tasks
         return binder.bind(replace(plain, limit=limit), on_cache)
     first = replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit)

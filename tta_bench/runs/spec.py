@@ -1,20 +1,21 @@
-"""What a command requests: a spec for each cell. Needs no torch."""
+"""What a command requests: a spec for each cell. Refuses unknown names before anything heavy is imported."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from tta_bench import settings
+from tta_bench import registry, settings
 from tta_bench.checked import validate
 from tta_bench.checked.options import part
+from tta_bench.errors import UserError, did_you_mean
 from tta_bench.models.names import findable
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.clock import lives
-from tta_bench.runs.misnamed import refuse_misnamed, settings_of
 from tta_bench.runs.options import RunOptions
 from tta_bench.streams.scenarios import protocol
 from tta_bench.suites.suite import Suite
@@ -74,7 +75,7 @@ class Row:
 
 def row_of(label: str, suite: Suite, options: RunOptions) -> Row:
     """A row of this run, with the suite's settings, overridden by the run's."""
-    asked, given = options.overrides.get(label, {}), settings_of(label, suite, options)
+    asked, given = options.overrides.get(label, {}), _settings(label, suite, options)
     method = given.pop("method", label)  # a suite may have several rows of one method, each under its own label
     every = given.pop("adapt-every", 1)
     # A row that departs from the suite's settings says so wherever it is shown.
@@ -111,3 +112,35 @@ def spec_of(
         live=live,
         paper=suite.paper,
     )
+
+
+def refuse_misnamed(suite: Suite, options: RunOptions) -> None:
+    """Refuse unknown methods, tasks and settings."""
+    for task in options.tasks:
+        if task not in suite.tasks:
+            raise UserError(f"suite '{suite.name}' has no task '{task}'{did_you_mean(task, suite.tasks)}")
+    labels = tuple(options.methods or suite.methods)
+    for label in labels:
+        refuse_unknown(label, suite, options)
+    refuse_unused_settings(options, labels)
+    for label in labels:
+        registry.installed().require(_settings(label, suite, options).get("method", label))
+
+
+def refuse_unknown(label: str, suite: Suite, options: RunOptions) -> None:
+    """Refuse a row that is neither in the suite nor an installed method, and names no method."""
+    known = {*suite.methods, *suite.other_methods, *registry.installed().names()}
+    if label not in known and "method" not in options.overrides.get(label, {}):
+        raise UserError(f"unknown method '{label}'{did_you_mean(label, known)}")
+
+
+def refuse_unused_settings(options: RunOptions, labels: Sequence[str]) -> None:
+    """Refuse a setting for a method that is not in this run."""
+    for name in options.overrides:
+        if name not in labels:
+            raise UserError(f"--set {name}.…: method '{name}' is not in this run ({', '.join(labels)})")
+
+
+def _settings(label: str, suite: Suite, options: RunOptions) -> settings.Settings:
+    """The settings of a row: the suite's, overridden by the run's."""
+    return {**suite.settings(label), **options.overrides.get(label, {})}

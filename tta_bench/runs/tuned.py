@@ -24,7 +24,7 @@ from tta_bench.files import write_whole
 from tta_bench.notes import warning
 from tta_bench.runs.options import RunOptions
 from tta_bench.settings import Settings
-from tta_bench.suites.suite import Suite
+from tta_bench.suites.suite import Suite, load
 
 ACCURACY = "accuracy"
 HEAD = "# Written by `tta-bench tune`; `tta-bench run --settings FILE` uses these settings and reports say so.\n"
@@ -112,6 +112,12 @@ def add(file: Path, method: str, found: Tuned) -> Tuned:
         text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
         write_whole(file, (HEAD + text).encode())
     return found
+
+
+def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
+    """The suite, the options with tuned settings, and by label a sentence on how those were chosen."""
+    suite = load(options.suite) if isinstance(options.suite, str) else options.suite
+    return suite, *with_tuned(options, suite)
 
 
 def with_tuned(options: RunOptions, suite: Suite) -> tuple[RunOptions, dict[str, str]]:

@@ -35,14 +35,14 @@ from torch.optim import optimizer as optimizers
 from torch.utils import _foreach_utils
 
 from tta_bench.errors import UserError
+from tta_bench.gpus import SIMULATED
 from tta_bench.simulated.functions import Functions, Generators
 from tta_bench.simulated.machine import NAME, Machine
 from tta_bench.simulated.operations import Operations
 from tta_bench.simulated.tensor import Simulated
 
-__all__ = ["NAME", "VARIABLE", "SimulatedGpus", "is_on", "switch_on_if_asked"]
+__all__ = ["NAME", "Simulated", "SimulatedGpus", "is_on", "switch_on_if_asked"]
 
-VARIABLE = "TTA_BENCH_SIMULATED_GPUS"  # how many, as in 2, or 2:unordered; only tests and `doctor` set it
 _on: list[SimulatedGpus] = []
 
 
@@ -90,12 +90,12 @@ def is_on() -> bool:
 
 def switch_on_if_asked() -> None:
     """Give this process simulated GPUs until it ends, if the variable asks for some."""
-    asked = os.environ.get(VARIABLE)
+    asked = os.environ.get(SIMULATED)
     if not asked or _on:
         return
     count, _, how = asked.partition(":")
     if not count.isdecimal() or int(count) < 1 or how not in ("", "unordered"):
-        raise UserError(f"{VARIABLE}={asked}: expected a number of simulated GPUs, as in 2")
+        raise UserError(f"{SIMULATED}={asked}: expected a number of GPUs, as in 2 or 2:unordered")
     SimulatedGpus(int(count), is_unordered=bool(how)).__enter__()
 
 

@@ -6,12 +6,11 @@ import os
 import sys
 from collections import Counter
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-import numpy
-import timm
 import torch
 
 from tta_bench.simulated.memory import Allocator, Rooms
@@ -20,7 +19,7 @@ from tta_bench.simulated.streams import DeviceContext, Event, Seen, Stream, Stre
 NAME = "simulated GPU"
 TOTAL = 80 << 30
 DRIVER_FILE = "/dev/zero"  # in place of /dev/nvidia0, which this machine does not have
-_LIBRARIES = tuple(str(Path(str(one.__file__)).parent) + os.sep for one in (torch, timm, numpy))
+_LIBRARIES = tuple(str(Path(spec.origin or "").parent) + os.sep for spec in map(find_spec, ("torch", "timm")) if spec)
 _HERE = str(Path(__file__).parent) + os.sep
 
 

@@ -61,6 +61,9 @@ class Suite:
     notes: Annotated[str, Meta(description="How settings were chosen; affects no result.")] = field(
         default="", compare=False
     )
+    bibtex: Annotated[str, Meta(description="BibTeX entries of the data's papers, for `tta-bench cite`.")] = field(
+        default="", compare=False
+    )
 
     def __post_init__(self) -> None:
         for key in ("tasks", "seeds"):
