@@ -27,6 +27,9 @@ class Sound(Method):
         with torch.no_grad():
             return self.think(batch, self.model(batch))
 
+    def forget(self) -> None:
+        self.mean = torch.zeros_like(self.mean)
+
     def think(self, batch: Tensor, logits: Tensor) -> Tensor:
         self.mean = 0.9 * self.mean + 0.1 * logits.mean(0)
         return logits - self.mean

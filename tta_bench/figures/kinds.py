@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
-from tta_bench.figures import attention, correlation, curve, lines, pareto, reliability, sweep, tsne
+from tta_bench.figures import attention, confusion, correlation, curve, lines, pareto, reliability, sweep, tsne
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +21,7 @@ KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any], Figure]]] = {
     "speed": (lines.at_speeds, lines.draw),
     "reliability": (reliability.data, reliability.draw),
     "risk": (reliability.data, reliability.draw_risk),
+    "confusion": (confusion.data, confusion.draw),
     "tsne": (tsne.data, tsne.draw),
     "attention": (attention.data, attention.draw),
     "correlation": (correlation.data, correlation.draw),

@@ -20,6 +20,7 @@ from tta_bench.isolation.logits import Answer, answer_of
 from tta_bench.isolation.prepared import Cost, State
 from tta_bench.isolation.side_effects import Watch, threads
 from tta_bench.isolation.standby import Standby
+from tta_bench.isolation.start import Start
 from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
@@ -64,7 +65,11 @@ def adapt(setup: Setup, host: Host) -> Measured:
         done = Pass(setup, host)
         done.run(host)
         measured = done.measured()
-        measured = replace(measured, remarks=[*measured.remarks, *done.uncounted_work()])
+        measured = replace(
+            measured,
+            start_changed=done.start.differing(),
+            remarks=[*measured.remarks, *done.uncounted_work()],
+        )
     left = [f"changed {name} (restored)" for name in changed]
     return replace(measured, remarks=[*measured.remarks, *left])
 
@@ -90,7 +95,9 @@ class Pass:
         self._laps: list[float] = []
         self._reset_batches: list[int] = []
         self._images = 0
+        self.start = Start(setup)
         self._last = torch.empty(0)
+        self._resets = 0  # of the method itself, before the stream last reset it
 
     def run(self, host: Host) -> None:
         """Answer all batches of a host."""
@@ -104,7 +111,11 @@ class Pass:
 
     def answer(self, batch: Tensor) -> Answer:
         """Answer one batch on the device, and adapt to it; `counted` must be open."""
-        turn = self._timetable.next()
+        if self.session.setup.resets_before(len(self._laps)):  # not timed
+            self._resets = self.own_resets
+            self.session.method.reset()
+        freeze = self.session.setup.running.freeze_after
+        turn = self._timetable.next(is_frozen=freeze is not None and self._images >= freeze)
         if turn == "adapt":
             logits = self._adapt(batch)
         else:
@@ -113,8 +124,14 @@ class Pass:
             self._laps.append(0.0)
         found = answer_of(logits, len(batch), self.session.setup.num_classes, after=self._images)
         self._images += len(batch)
+        self.start.keep(batch, found)
         self._last = batch
         return found
+
+    @property
+    def own_resets(self) -> int:
+        """How often the method itself has returned to the source weights."""
+        return self._resets + self.session.method.resets
 
     def _adapt(self, batch: Tensor) -> Tensor:
         counted, method = self.counted, self.session.method
@@ -132,11 +149,12 @@ class Pass:
 
     def measured(self) -> Measured:
         """What was measured over all batches so far, one at least."""
-        method, cost, is_live = self.session.method, self._cost, self.session.setup.live is not None
+        method, cost, setup = self.session.method, self._cost, self.session.setup
+        skips = setup.live is not None or setup.running.freeze_after is not None
         return Measured(
             score_point=method.score_point,
             needs_source=method.needs_source,
-            resets=method.resets,
+            resets=self.own_resets,
             reset_batches=self._reset_batches,
             seconds={
                 "adapt": self._adapting.total,
@@ -146,8 +164,8 @@ class Pass:
                 "build": self._building.total,
             },
             batch_seconds=self._laps,
-            adapted_batches=self._timetable.adapted if is_live else None,
-            schedule=schedule_digest(self._timetable.adapted) if is_live else "",
+            adapted_batches=self._timetable.adapted if skips else None,
+            schedule=schedule_digest(self._timetable.adapted) if skips else "",
             sample_forwards=self.counted.sample_forwards,
             sample_backwards=self.counted.sample_backwards,
             prepared=self._prepared,

@@ -22,6 +22,7 @@ from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 from tta_bench.registry import build_method
+from tta_bench.streams.scenarios import PLAIN, Running
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,13 @@ class Setup(Asked):
     device: torch.device
     model_name: str = ""  # by which another process can load the model
     live: Live | None = None  # None: the stream waits, and the method adapts to every batch
+    running: Running = PLAIN
+    resets: tuple[int, ...] = ()  # batches before which the method is reset, beside those of `running`
+
+    def resets_before(self, batch: int) -> bool:
+        """Whether the stream resets the method before this batch."""
+        every = self.running.reset_every
+        return batch in self.resets or (every > 0 and batch > 0 and batch % every == 0)
 
 
 def start(setup: Setup) -> None:
@@ -64,8 +72,8 @@ class Adapter:
             batch_size=setup.batch_size,
             params=setup.settings,
         )
-        if setup.live is not None:
-            _require_predict(self.method, setup.live)
+        if setup.live is not None or setup.running.freeze_after is not None:
+            _require_predict(self.method, setup.live or Live(), freezes=setup.running.freeze_after is not None)
 
     def prepare(self, source: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
         """Give source batches to a method that needs them, and their labels to one that uses them."""
@@ -83,15 +91,15 @@ class Adapter:
             return self.method.adapt(batch)
 
 
-def _require_predict(method: Method, live: Live) -> None:
+def _require_predict(method: Method, live: Live, *, freezes: bool) -> None:
     """Refuse a method that could not answer a batch without adapting."""
     cls = type(method)
     is_default = cls.predict is Method.predict and cls.features is Method.features
-    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1
+    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1 or freezes
     if needs_it and is_default and not isinstance(getattr(method, "model", None), nn.Module):
         raise UserError(
-            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy: "
-            f"define predict, or use --busy source"
+            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy or "
+            f"frozen: define predict, or use --busy source or a stream without freeze"
         )
 
 

@@ -73,6 +73,7 @@ class Binder:
         self._images: dict[tuple[object, ...], ImageSet] = {}
         self._sources: dict[tuple[object, ...], ImageSet] = {}
         self._last_made: tuple[tuple[object, ...], list[Part]] = ((), [])
+        self._last_extras: tuple[tuple[object, ...], list[Part]] = ((), [])
         self._fingerprints: dict[int, tuple[ImageSet, str]] = {}
 
     @cached_property
@@ -85,6 +86,7 @@ class Binder:
         method = registry.installed().load(spec.method)
         source = self.source_images(spec) if method.needs_source else None
         stream = self.stream(spec, on_cache)
+        setup = replace(setup, resets=tuple(stream.resets(setup.batch_size)))
         asked = replace(
             spec,
             tasks=tuple(dict.fromkeys(stream.tasks)),
@@ -141,13 +143,15 @@ class Binder:
             device=self.device,
             model_name=self._model_name(spec),
             live=spec.live,
+            running=protocol(spec).running,
         )
 
     def dataset(self, spec: CellSpec) -> Dataset:
         """The dataset of a spec, before its images are sized for a model."""
         name = json.dumps(spec.data, sort_keys=True)
         if name not in self._datasets:
-            self._datasets[name] = open_dataset(spec.data, spec.tasks, self.site.data_root)
+            tasks = protocol(spec).tasks_of(spec.tasks)
+            self._datasets[name] = open_dataset(spec.data, tasks, self.site.data_root)
         return self._datasets[name]
 
     def sized(self, spec: CellSpec) -> Dataset:
@@ -170,7 +174,7 @@ class Binder:
 
     def _model_name(self, spec: CellSpec) -> str:
         dataset = self.dataset(spec)
-        names = {model_name(spec, task, dataset) for task in spec.tasks}
+        names = {model_name(spec, task, dataset) for task in protocol(spec).tasks_of(spec.tasks)}
         refuse_many_models(spec, names)
         return next(iter(names))
 
@@ -189,8 +193,18 @@ class Binder:
         scenario = protocol(spec)
         if scenario.makes_images:
             return self._made(spec, scenario, on_cache)
-        levels = [(task, level) for task in spec.tasks for level in scenario.severities]
-        return [Part(task, self.images(spec, task, level, on_cache)) for task, level in levels]
+        levels = [(task, level) for task in scenario.tasks_of(spec.tasks) for level in scenario.severities]
+        own = [Part(task, self.images(spec, task, level, on_cache)) for task, level in levels]
+        return [*own, *self._extras(spec, scenario, on_cache)]
+
+    def _extras(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
+        """The parts that a scenario adds to the tasks, in the model's input size; listed once."""
+        name = (*self._sized_name(spec), scenario.name, spec.tasks, spec.limit)
+        if self._last_extras[0] != name:
+            found = scenario.extras(self.material(spec)._replace(dataset=self.sized(spec)))
+            cached = [self._cached(spec, p.images, f"{spec.suite}-{p.task}", p.task, on_cache) for p in found]
+            self._last_extras = name, [replace(part, images=one) for part, one in zip(found, cached, strict=True)]
+        return self._last_extras[1]
 
     def material(self, spec: CellSpec) -> Material:
         """What a scenario makes a stream of."""

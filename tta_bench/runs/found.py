@@ -47,7 +47,8 @@ class Request:
 
     @cached_property
     def dataset(self) -> Dataset:
-        return _dataset(json.dumps(self.spec.data), self.spec.tasks, self.site.data_root)
+        tasks = protocol(self.spec).tasks_of(self.spec.tasks)
+        return _dataset(json.dumps(self.spec.data), tasks, self.site.data_root)
 
     @property
     def material(self) -> Material:
@@ -113,9 +114,8 @@ def harness_code(at: Request) -> str:
 
 
 def scenario_code(at: Request) -> str:
-    """A hash of the code that makes a stream's images, if the dataset's own code does not."""
-    module = protocol(at.spec).image_code
-    return code_hash(module) if module else ""
+    """A hash of the code that makes this scenario's streams and no others'."""
+    return _joined(*map(code_hash, protocol(at.spec).code))
 
 
 def packages(at: Request) -> str:
@@ -139,7 +139,7 @@ PARTS = {
     "method_code": Part(lambda b: _joined(method_code(b), content_hash(b.files)), (method_code,)),
     "data": Part(lambda b: _describe(b), (data_code, image_files, weights)),
     "data_code": Part(data_code, (data_code,)),
-    "stream": Part(lambda b: b.stream, (image_files, data_code, harness_code)),
+    "stream": Part(lambda b: b.stream, (image_files, data_code, harness_code, scenario_code)),
     "source": Part(lambda b: b.source, (source_files, data_code, packages)),
     "weights": Part(lambda b: b.model.weights_hash, (weights,)),
     "mean": Part(lambda b: b.model.mean, (weights,)),
