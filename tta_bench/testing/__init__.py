@@ -82,7 +82,9 @@ def check_promises(
 ) -> Iterator[tuple[str, str | None]]:
     """Each promise, and what is wrong if it is broken; stops if the method cannot be built."""
     subject = Subject(method, given, model, pixels) if model else _on_own_model(method, given)
-    promises = PROMISES if device == "cpu" else {**PROMISES, ON_GPU: partial(same_on_gpu, name=device)}
+    promises = dict(PROMISES)
+    if device != "cpu":
+        promises[ON_GPU] = partial(same_on_gpu, name=device)
     for promise, holds in promises.items():
         try:
             with restored():
