@@ -185,9 +185,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, help="of each task, instead of the case's")
     parser.add_argument("--rounds", type=int, default=1)
     asked = parser.parse_args()
-    chosen = {
-        title: case for number, (title, case) in enumerate(CASES.items(), 1) if number in (asked.cases or range(9))
-    }
+    numbers = asked.cases or range(1, len(CASES) + 1)
+    chosen = {title: CASES[title] for number, title in enumerate(CASES, 1) if number in numbers}
     if asked.images:
         chosen = {f"{title}, now {asked.images}": replace(case, images=asked.images) for title, case in chosen.items()}
     with tempfile.TemporaryDirectory() as folder:
