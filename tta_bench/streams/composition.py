@@ -98,8 +98,18 @@ def presets_of(name: str) -> list[str]:
     return [word for word, text in presets().items() if compose(text).name == name]
 
 
-def compose(text: str) -> Composition:
-    """The composition that a text names; a choice beside a preset replaces the preset's on its axis."""
+def compose(text: str, replaced: str = "") -> Composition:
+    """The composition that a text names; a choice beside a preset replaces the preset's on its axis.
+
+    The choices of `replaced` take the place of those of the text.
+    """
+    if replaced:
+        both = {choice.axis: choice for one in (text, replaced) for choice in _named(one)}
+        return Composition(_in_order(both.values()))
+    return Composition(_in_order(_named(text)))
+
+
+def _named(text: str) -> list[Choice]:
     chosen: dict[str, Choice] = {}
     explicit: dict[str, Choice] = {}
     for part in text.split("+"):
@@ -108,13 +118,13 @@ def compose(text: str) -> Composition:
         if isinstance(found, str):
             if given:
                 raise UserError(f"scenario '{word}' is a preset and takes no settings, got '{given}'")
-            chosen |= {choice.axis: choice for choice in compose(found).choices}
+            chosen |= {choice.axis: choice for choice in _named(found)}
             continue
         choice = found.read(given)
         if choice.axis in explicit:
             raise UserError(f"scenario '{text}': {explicit[choice.axis]} and {choice} are both {choice.axis}: keep one")
         explicit[choice.axis] = choice
-    return Composition(_in_order((chosen | explicit).values()))
+    return list((chosen | explicit).values())
 
 
 def _in_order(choices: Iterable[Choice]) -> tuple[Choice, ...]:
