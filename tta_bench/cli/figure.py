@@ -8,7 +8,7 @@ from pathlib import Path
 from tta_bench.cli import options, where
 from tta_bench.figures.style import FORMATS
 
-FROM_RUNS = ("curve", "pareto", "sweep", "speed", "visits", "forgetting", "reliability", "risk")
+FROM_RUNS = ("curve", "pareto", "sweep", "speed", "visits", "forgetting", "reliability", "risk", "confusion")
 FROM_INSPECTIONS = ("tsne", "attention", "correlation")
 
 ABOUT = """\
@@ -22,6 +22,7 @@ figures of a run folder (`tta-bench run`):
   forgetting   accuracy on the clean images between tasks, of --scenario forgetting (--methods)
   reliability  accuracy against confidence (--methods)
   risk         errors among the surest images against coverage (--methods)
+  confusion    which classes a row takes for which, the first three rows by default (--methods, --tasks)
 
 figures of an inspection folder (`tta-bench inspect`):
   tsne         t-SNE of shift features of the first and last block, coloured by task (--tasks)

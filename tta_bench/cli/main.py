@@ -40,6 +40,7 @@ VERBS = (
         "status",
         "report",
         "compare",
+        "show",
         "verify",
         "cite",
         "pack",

@@ -13,7 +13,7 @@ from types import FrameType
 
 from tta_bench.engines import engine_class
 from tta_bench.engines.alive import FINISHED, REFUSED, STOPPED, Sign
-from tta_bench.engines.job import Entry, Expected, Job, JobFolder
+from tta_bench.engines.job import Entry, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.errors import RunStopped, UserError
 from tta_bench.isolation.pool import Workers
@@ -95,10 +95,7 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers, sign: Sign,
         while not stop.is_set() and (entry := queue.next(skip)) is not None:
             skip, watcher.entry = 0, entry
             sign.begin(entry.spec.digest, 0)  # should the worker die while it reads images and weights
-            found = Expected.of(binder.bind(entry.spec, watcher.on_cache).cell)
-            if line := entry.expected.mismatch(found, socket.gethostname()):
-                raise UserError(line)
-            if cells.find_or_run(entry.spec) is None:
+            if cells.find_or_run(entry.spec, entry.expected.require) is None:
                 sign.end(is_new=False)
             else:
                 queue.drop(entry)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
-from tta_bench.figures import attention, correlation, curve, lines, pareto, reliability, sweep, tsne, visits
+from tta_bench.figures import attention, confusion, correlation, curve, lines, pareto, reliability, sweep, tsne, visits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +23,7 @@ KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any], Figure]]] = {
     "forgetting": (visits.forgetting, visits.draw),
     "reliability": (reliability.data, reliability.draw),
     "risk": (reliability.data, reliability.draw_risk),
+    "confusion": (confusion.data, confusion.draw),
     "tsne": (tsne.data, tsne.draw),
     "attention": (attention.data, attention.draw),
     "correlation": (correlation.data, correlation.draw),

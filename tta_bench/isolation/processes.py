@@ -5,6 +5,7 @@ A copy shares the memory of what is imported, and importing torch takes seconds 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -58,6 +59,7 @@ def fork(connection: int, memory: int) -> Process:
 
         from tta_bench.isolation import child
     gc.freeze()  # else a collection would write to, and so copy, the memory that both share
+    atexit.register(gc.unfreeze)  # extension modules look for leaks when this process ends
     sys.stdout.flush()
     sys.stderr.flush()
     host = os.getpid()

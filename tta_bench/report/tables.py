@@ -68,6 +68,7 @@ def accuracy_table(comparison: Comparison) -> Table:
         scoring_note(comparison),
         *_failures(comparison),
         *_remarks(comparison),
+        *_starts(comparison),
         *_resets(comparison),
     )
     notes = (*comparison.notes, *own, *names.legend(tasks))
@@ -158,6 +159,23 @@ def _remarks(comparison: Comparison) -> list[Note]:
     """What methods did besides adapting, each once."""
     found = {f"{row.label}: {remark}." for row in comparison.rows for r in row.done for remark in r.measured.remarks}
     return [warning(text) for text in sorted(found)]
+
+
+def _starts(comparison: Comparison) -> list[Note]:
+    """Rows that answer unlike Source before their first update."""
+    found = []
+    for row in comparison.rows:
+        compared = [
+            r for r in row.done if r.measured.score_point == "pre-update" and r.measured.start_changed is not None
+        ]
+        changed = sum(record.measured.start_changed or 0 for record in compared)
+        images = sum(min(record.cell.spec.batch_size, record.scores.samples) for record in compared)
+        if changed:
+            found.append(
+                f"{row.label}: before its first update, {changed:,} of {images:,} answers differ from Source's "
+                f"(first batches of {len(compared)} stream{'s' * (len(compared) > 1)})."
+            )
+    return [info(text) for text in found]
 
 
 def _resets(comparison: Comparison) -> list[Note]:

@@ -139,8 +139,8 @@ class RunOptions(Site, Asked):
         chosen = {name: value for name, value in given.items() if name in known and value is not None}
         own = {name: value for name, value in given.items() if name not in known}
         for name in own:
-            if name not in cls.__dataclass_fields__:
-                raise UserError(f"run has no option '{name}'{did_you_mean(name, {*cls.__dataclass_fields__, *known})}")
+            if name not in KNOWN:
+                raise UserError(f"run has no option '{name}'{did_you_mean(name, KNOWN)}")
         if chosen:
             own["scenario"] = _with_settings(own.get("scenario") or "normal", chosen)
         return cls(**own)
@@ -193,6 +193,9 @@ def scenario_settings() -> dict[str, tuple[Field[Any], list[str]]]:
         for f in fields(cls):
             found.setdefault(f.name, (f, []))[1].append(cls.name)
     return found
+
+
+KNOWN = frozenset((*NAMES, *scenario_settings()))  # what `RunOptions.of` takes
 
 
 def _with_settings(scenario: str | Scenario, settings: Mapping[str, Any]) -> Scenario:

@@ -20,16 +20,26 @@ from torch import nn
 from tta_bench.errors import UserError, reason
 from tta_bench.measure.process import restored
 from tta_bench.method import Method
-from tta_bench.testing.promises import PROMISES, BrokenPromise, Subject, is_built
+from tta_bench.testing.promises import PROMISES, BrokenPromise, Subject, is_built, start_of
 from tta_bench.testing.small import PIXELS, stir, stream, tiny_resnet, tiny_vit
 
-__all__ = ["PROMISES", "BrokenPromise", "check_method", "check_promises", "stir", "stream", "tiny_resnet", "tiny_vit"]
+__all__ = [
+    "PROMISES",
+    "BrokenPromise",
+    "check_method",
+    "check_promises",
+    "remarks_on",
+    "stir",
+    "stream",
+    "tiny_resnet",
+    "tiny_vit",
+]
 
 
 def check_method(
     method: str | type[Method], *, model: Callable[[], nn.Module] | None = None, pixels: int = PIXELS, **given: Any
-) -> None:
-    """Raise BrokenPromise at the first promise that a method breaks, with these settings.
+) -> list[str]:
+    """Raise BrokenPromise at the first promise that a method breaks, with these settings; returns `remarks_on` it.
 
     `model` makes the network to adapt, for images of `pixels` and with 10 classes; every call must give an equal one.
     Without it, that is a ViT, or a ResNet with BatchNorm for a method that refuses ViTs.
@@ -37,6 +47,16 @@ def check_method(
     for promise, complaint in check_promises(method, model=model, pixels=pixels, **given):
         if complaint is not None:
             raise BrokenPromise(f"{method if isinstance(method, str) else method.__name__}: {promise}: {complaint}")
+    return remarks_on(method, model=model, pixels=pixels, **given)
+
+
+def remarks_on(
+    method: str | type[Method], *, model: Callable[[], nn.Module] | None = None, pixels: int = PIXELS, **given: Any
+) -> list[str]:
+    """What a reader of tables should know about a method that keeps all promises."""
+    subject = Subject(method, given, model, pixels) if model else _on_own_model(method, given)
+    with restored():
+        return start_of(subject)
 
 
 def check_promises(

@@ -268,6 +268,17 @@ def _stays_finite(subject: Subject) -> None:
             _require(bool(tensor.isfinite().all()), f"'{key}' is NaN or infinite after equal images of value {value}")
 
 
+def start_of(subject: Subject) -> list[str]:
+    """A remark where a method that answers before its first update does not answer as the source model."""
+    method, batch = subject.build(), subject.batches()[0]
+    answered = method.adapt(batch).argmax(1)
+    with torch.no_grad():
+        changed = int((answered != subject.model().eval()(batch).argmax(1)).sum())
+    if method.score_point != "pre-update" or not changed:
+        return []
+    return [f"before its first update, {changed} of {len(batch)} answers differ from Source's"]
+
+
 PROMISES: dict[str, Callable[[Subject], None]] = {
     "it can be built": is_built,
     "settings are plain data": _settings_are_plain,
