@@ -73,8 +73,12 @@ def forgetting(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter
         for number, row in enumerate(found.rows)
         if row.done
     ]
-    notes = (*map(str, found.notes), "Clean images are parts of the stream: methods adapt to them.")
-    return Visits(_some(lines, folder), "tasks seen", "accuracy on clean images (%)", notes)
+    is_probe = "remember:" in found.records[0].cell.spec.scenario
+    how = "a probe: methods predict them" if is_probe else "parts of the stream: methods adapt to them"
+    notes = (*map(str, found.notes), f"Clean images are {how}.")
+    x = "probes, the first before all tasks" if is_probe else "tasks seen"
+    y = "accuracy on probed clean images (%)" if is_probe else "accuracy on clean images adapted to (%)"
+    return Visits(_some(lines, folder), x, y, notes)
 
 
 def _some(lines: list[VisitLine], folder: Path) -> tuple[VisitLine, ...]:

@@ -61,6 +61,12 @@ class Running:
     reset_every: int = 0  # batches after which a method is reset; 0: never
     resets_at_tasks: bool = False
     freeze_after: int | None = None  # images to adapt to; None: all
+    probe: str = ""  # a part of the stream that is only predicted
+
+    @property
+    def skips(self) -> bool:
+        """Whether the method only predicts some batches."""
+        return self.freeze_after is not None or bool(self.probe)
 
 
 PLAIN = Running()
