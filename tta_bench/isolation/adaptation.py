@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tta_bench.data import loading
-from tta_bench.isolation.adapter import Adapter, Setup
+from tta_bench.isolation.adapter import Adapter, Setup, start
 from tta_bench.isolation.logits import Answer, answer_of
 from tta_bench.isolation.prepared import Cost, State
 from tta_bench.isolation.side_effects import Watch, threads
@@ -60,7 +60,7 @@ def adapt(setup: Setup, host: Host) -> Measured:
 
     Process state that the method changes is restored, so that it cannot affect another method's result.
     """
-    environment.start(setup.device)
+    start(setup)
     with restored() as changed:
         done = Pass(setup, host)
         done.run(host)

@@ -25,6 +25,7 @@ from tta_bench import registry
 from tta_bench.errors import CellFailed, UserError, reason
 from tta_bench.isolation import messages
 from tta_bench.isolation.adaptation import adapt
+from tta_bench.isolation.adapter import start
 from tta_bench.isolation.logits import Answer
 from tta_bench.isolation.messages import (
     Answered,
@@ -124,7 +125,7 @@ def _work(job: Job, connection: Connection, memory: int) -> None:
         if _imported_code(setup.method) != job.method_code:
             host.send(CodeChanged())
             return
-        environment.start(setup.device)
+        start(setup)
         files = Counter(open_files())
         measured = adapt(replace(setup, model=model), host)
         if left := sorted((Counter(open_files()) - files).elements()):

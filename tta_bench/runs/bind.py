@@ -115,6 +115,8 @@ class Binder:
             refuse_unwritable_cache(self.site.cache)
         if any(spec.amp for spec in specs):
             refuse_missing_bf16(self.device)
+        if any(spec.tf32 for spec in specs) and self.device.type != "cuda":
+            raise UserError(f"--tf32 requires a GPU that CUDA can use (got {self.device})")
         streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
         for spec in streams.values():
             protocol(spec).inspect(self.material(spec))  # before weights are loaded, which may need a download
