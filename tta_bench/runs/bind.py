@@ -128,6 +128,12 @@ class Binder:
             with restored():
                 Adapter(replace(self.setup(spec), device=torch.device("cpu")), shares_weights=True)
 
+    def drop_weights(self) -> None:
+        """Free the weights that were loaded so far, for a process that lets workers compute: these load their own."""
+        if not self.site.in_process and not registry.installed().given:
+            for model in self._models.values():
+                model.network.to("meta")
+
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""
         cls = registry.installed().load(spec.method)
