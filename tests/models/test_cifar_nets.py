@@ -158,7 +158,7 @@ def test_a_file_of_another_model_is_refused(change: dict[str, Tensor], said: str
         ("robustbench:Standrd=x.pt", "unknown model 'robustbench:Standrd'; did you mean 'Standard'"),
         (
             "robustbench:Standard",
-            "needs its checkpoint: download it from https://drive.google.com/file/d/\\w+ \\(CIFAR-10\\), .*Standard=FILE",
+            r"needs its checkpoint: download it from https://\S+ \(CIFAR-10\), .*Standard=FILE",
         ),
         ("robustbench:Standard=/none.pt", "model file /none.pt does not exist"),
     ],
