@@ -96,7 +96,7 @@ def test_the_guide_lists_every_built_in_method() -> None:
 
 
 def test_the_calls_of_the_notebook_run(capsys: pytest.CaptureFixture[str]) -> None:
-    _, called, defined, _ = blocks(NOTEBOOK)
+    _, called, defined, *_ = blocks(NOTEBOOK)
     frame = run_blocks(called, defined)["frame"]
     assert len(frame) == 12  # type: ignore[arg-type]
     shown = capsys.readouterr().out
@@ -110,6 +110,13 @@ def test_the_call_in_a_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "96 images in batches of 32" in shown
     assert "Interval(points=" in shown
+
+
+def test_the_example_of_published_results_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    part = section(NOTEBOOK, "Published results")
+    (code,), (shown,) = blocks(part), blocks(part, "text")
+    exec(code, {})
+    assert shown.strip() in capsys.readouterr().out
 
 
 def test_the_example_of_frames_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from tta_bench.data import loading
-from tta_bench.isolation.adapter import Adapter, Setup
+from tta_bench.isolation.adapter import Adapter, Setup, start
 from tta_bench.isolation.logits import Answer, answer_of
 from tta_bench.isolation.prepared import Cost, State
 from tta_bench.isolation.side_effects import Watch, threads
 from tta_bench.isolation.standby import Standby
+from tta_bench.isolation.start import Start
 from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
@@ -59,12 +60,16 @@ def adapt(setup: Setup, host: Host) -> Measured:
 
     Process state that the method changes is restored, so that it cannot affect another method's result.
     """
-    environment.start(setup.device)
+    start(setup)
     with restored() as changed:
         done = Pass(setup, host)
         done.run(host)
         measured = done.measured()
-        measured = replace(measured, remarks=[*measured.remarks, *done.uncounted_work()])
+        measured = replace(
+            measured,
+            start_changed=done.start.differing(),
+            remarks=[*measured.remarks, *done.uncounted_work()],
+        )
     left = [f"changed {name} (restored)" for name in changed]
     return replace(measured, remarks=[*measured.remarks, *left])
 
@@ -90,6 +95,7 @@ class Pass:
         self._laps: list[float] = []
         self._reset_batches: list[int] = []
         self._images = 0
+        self.start = Start(setup)
         self._last = torch.empty(0)
         self._resets = 0  # of the method itself, before the stream last reset it
 
@@ -118,6 +124,7 @@ class Pass:
             self._laps.append(0.0)
         found = answer_of(logits, len(batch), self.session.setup.num_classes, after=self._images)
         self._images += len(batch)
+        self.start.keep(batch, found)
         self._last = batch
         return found
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.errors import UserError
+from tta_bench.measure import environment
 from tta_bench.method import Method
 from tta_bench.models.precision import autocast, compiled
 from tta_bench.models.source import SourceModel
@@ -46,12 +47,18 @@ class Setup(Asked):
         return batch in self.resets or (every > 0 and batch > 0 and batch % every == 0)
 
 
+def start(setup: Setup) -> None:
+    """Make the device ready for a method, and the way in which it computes."""
+    environment.start(setup.device, tf32=setup.tf32, deterministic=setup.deterministic)
+
+
 class Adapter:
     """A fresh model and a fresh method on it; or a method that its caller has built, on the model that it has."""
 
     def __init__(self, setup: Setup, *, shares_weights: bool = False, built: Method | None = None) -> None:
         """With `shares_weights` the model's weights are not copied, so nothing may be adapted."""
         self.setup = setup
+        start(setup)
         if built is not None:
             self.model, self.method = built.model, built
             return

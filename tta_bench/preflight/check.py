@@ -126,7 +126,7 @@ def _try_methods(found: CheckResults, rows: Sequence[Row], probe: CellSpec, bind
             return f"{adapted}; not tried, {numbers:,} weights are slow on a CPU"
         if not has_images or (session.method.needs_source and not has_source):
             return f"{adapted}; not tried, its images are missing"
-        return f"{adapted}; tried on {try_out(binder.bind(spec), session)} images of {spec.name}"
+        return f"{adapted}; tried on {try_out(binder.bind(spec), session)}"
 
     for row in rows:
         found.note(f"{row.label} on {model.name}", lambda row=row: attempt(row), str)  # type: ignore[misc]

@@ -53,6 +53,7 @@ class Measured:
 
     score_point: str = ""
     needs_source: bool = False
+    start_changed: Whole | None = None  # answers to the first batch that are not Source's; None: not compared
     resets: Whole = 0
     reset_batches: list[Whole] = field(default_factory=list)  # the batches after which the method reset itself, from 0
     seconds: dict[str, Seconds] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
@@ -146,13 +147,14 @@ class Record(_Ended):
     def to_bytes(self) -> bytes:
         """The content of a record's file: flat JSON whose last entry is a digest of all bytes before it."""
         cell, measured = self.cell.flat(), asdict(self.measured)
-        live, remarks = self.cell.spec.live, measured.pop("remarks")
+        live, remarks, start = self.cell.spec.live, measured.pop("remarks"), measured.pop("start_changed")
         content = {
             "cell": {**cell, "live": live and asdict(live)},
             **{name: getattr(self, name) for name in ("label", "status", "reason", "traceback")},
             **asdict(self.scores),
             **measured,
             **{"finished_at": self.finished_at, "remarks": remarks, "predictions": self.predictions},
+            **({} if start is None else {"start_changed": start}),  # records before it keep their bytes
             **{"schema": SCHEMA, "key": self.cell.key},
         }
         body = (json.dumps(content, indent=1).removesuffix("\n}") + ",\n ").encode()

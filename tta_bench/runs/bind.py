@@ -114,6 +114,8 @@ class Binder:
             refuse_unwritable_cache(self.site.cache)
         if any(spec.amp for spec in specs):
             refuse_missing_bf16(self.device)
+        if any(spec.tf32 for spec in specs) and self.device.type != "cuda":
+            raise UserError(f"--tf32 requires a GPU that CUDA can use (got {self.device})")
         streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
         for spec in streams.values():
             protocol(spec).inspect(self.material(spec))  # before weights are loaded, which may need a download
@@ -124,6 +126,12 @@ class Binder:
         for spec in rows.values():
             with restored():
                 Adapter(replace(self.setup(spec), device=torch.device("cpu")), shares_weights=True)
+
+    def drop_weights(self) -> None:
+        """Free the weights that were loaded so far, for a process that lets workers compute: these load their own."""
+        if not self.site.in_process and not registry.installed().given:
+            for model in self._models.values():
+                model.network.to("meta")
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tta_bench
-from tta_bench import registry
+from tta_bench import gpus, registry
 from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.identity.code import code_hash, harness_hash
@@ -124,9 +124,13 @@ def packages(at: Request) -> str:
 
 def device(at: Request) -> str:
     """Changes when another kind of device would be picked, as far as is known without torch."""
-    has_gpus = any(Path("/dev").glob("nvidia[0-9]*"))
-    hides_them = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # a worker sees one of several GPUs
-    return f"{at.site.device} {sys.platform} {has_gpus and not hides_them}"
+    return f"{at.site.device} {sys.platform} {gpus.visible() != []} {os.environ.get(gpus.SIMULATED, '')}".rstrip()
+
+
+def _device_kind(bound: Bound) -> str:
+    from tta_bench.measure import environment  # imports torch
+
+    return environment.kind(bound.setup.device)
 
 
 # Files that a method's settings name, and a sample of the images, are also stamped one by one (key_cache.py).
@@ -140,7 +144,7 @@ PARTS = {
     "weights": Part(lambda b: b.model.weights_hash, (weights,)),
     "mean": Part(lambda b: b.model.mean, (weights,)),
     "std": Part(lambda b: b.model.std, (weights,)),
-    "device": Part(lambda b: b.setup.device.type, (device,)),
+    "device": Part(_device_kind, (device,)),
     "harness": Part(
         lambda b: _joined(harness_code(b), b.model.code, scenario_code(b)), (harness_code, weights, scenario_code)
     ),

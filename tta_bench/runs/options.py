@@ -122,6 +122,14 @@ class RunOptions(Site, Asked):
                 f"--scenario {self.protocol.name} requires batches of {fixed}, got {self.batch_size}: omit --batch-size"
             )
         self._refuse_odd_clocks()
+        self._choose_gpus()
+
+    def _choose_gpus(self) -> None:
+        """With --gpus a cell runs on a GPU or not at all."""
+        if self.gpus and self.device not in ("auto", "cuda"):
+            raise UserError(f"--gpus chooses the device of each worker: omit --device (got {self.device})")
+        if self.gpus:
+            object.__setattr__(self, "device", "cuda")
 
     def _refuse_odd_clocks(self) -> None:
         for name in ("clock", "busy", "backward_cost"):
