@@ -221,7 +221,7 @@ def _scenarios() -> None:
     show(
         ("preset", "composition", "from"),
         [*((name, text, owner) for name, text, owner in presets)],
-        "A choice beside a preset replaces the preset's choice on its axis, as in petta-20+recurring:5 "
+        "A choice beside a preset replaces the preset's choice on its axis, as in csc-20+recurring:5 "
         "(docs/streams.md).",
     )
     say("scenarios of one word, with options of their own:")
