@@ -48,6 +48,7 @@ VERBS = (
         "list_",
         "suite",
         "check",
+        "doctor",
         "download",
         "tune",
     ),
