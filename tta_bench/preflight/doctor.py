@@ -15,7 +15,7 @@ from torch import Tensor
 from tta_bench import gpus, registry, simulated
 from tta_bench.data import loading
 from tta_bench.errors import UserError, reason
-from tta_bench.isolation.adapter import Adapter, in_order, read, source_batches, source_labels
+from tta_bench.isolation.adapter import Adapter, read, source_batches, source_labels
 from tta_bench.measure import environment
 from tta_bench.measure.clock import EventWatch, Stopwatch
 from tta_bench.measure.process import restored
@@ -44,7 +44,7 @@ class Doctor:
         yield from self._products()
         yield self._overlap()
         yield self._clocks()
-        suite = suites.load(suites.DEFAULT)
+        suite = suites.load(suites.SMALL)
         options = RunOptions(suite=suite, limit=IMAGES, batch_size=BATCH)
         for name in registry.installed().names():
             row = Row(name, name, dict(suite.methods.get(name, {})))
@@ -149,7 +149,7 @@ def _logits(spec: CellSpec, device: str) -> Tensor:
         if work.source_images is not None:
             few = list(islice(source_batches(work.source_images, work.setup, 0), SOURCE))
             session.prepare(few, list(islice(source_labels(work.source_images, work.setup), SOURCE)))
-        order = in_order(work.stream.images, BATCH)
+        order = list(work.stream.batches(BATCH))
         with closing(read(work.stream.images, order, work.setup.device, 0)) as found:
             return torch.cat([session.adapt(batch).float().cpu() for batch in found])
 
