@@ -32,8 +32,13 @@ RUN = ["run", "--suite", "digits-c-5", "--methods", "source", "--tasks", "contra
 # Runs at the start of every process. It writes a line for each function at once: workers are killed, not closed.
 HOOK = """
 import os, sys, time
-home, out = os.environ["TTA_WALK_HOME"], os.open(os.environ["TTA_WALK_OUT"], os.O_APPEND | os.O_WRONLY)
-seen = set()
+home, trace, seen = os.environ["TTA_WALK_HOME"], os.environ["TTA_WALK_OUT"], set()
+
+
+def note(module, name):
+    out = os.open(trace, os.O_APPEND | os.O_WRONLY)  # each time: a forked process closes what it inherits
+    os.write(out, f"{time.monotonic_ns()} {os.getpid()} {module} {name}\\n".encode())
+    os.close(out)
 
 
 def is_set_up(frame):
@@ -70,16 +75,16 @@ def watch(frame, event, _):
     name, file = code.co_qualname if hasattr(code, "co_qualname") else code.co_name, code.co_filename
     module = frame.f_globals.get("__name__") or ""
     if module.startswith("tta_bench_methods.") and code.co_name == "adapt":
-        os.write(out, f"{time.monotonic_ns()} {os.getpid()} adapt adapt\\n".encode())
+        note("adapt", "adapt")
         sys.setprofile(None)
         return
     if module.startswith("tta_bench.report") and not is_set_up(frame):
-        os.write(out, f"{time.monotonic_ns()} {os.getpid()} report report\\n".encode())
+        note("report", "report")
     if not file.startswith(home) or not code.co_flags & 1 or code.co_name.startswith(("_", "<")) or "<" in name:
         return
     if caller(frame) != file and not is_set_up(frame) and not is_read(frame, name):
         seen.add(code)
-        os.write(out, f"{time.monotonic_ns()} {os.getpid()} {module} {name}\\n".encode())
+        note(module, name)
 
 
 sys.setprofile(watch)
@@ -127,9 +132,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the functions")
     args = parser.parse_args()
     for title, found in walks():
-        rooms = ", ".join(
-            f"{name} {count}" for name, count in Counter(re.split(r"[. ]", name)[0] for name in found).most_common()
-        )
+        rooms = Counter(re.split(r"[. ]", name)[0] for name in found).most_common()
         print(f"{title}: {len(found)} ({', '.join(f'{room} {count}' for room, count in rooms)})", flush=True)
         if args.list:
             print("\n".join(f"  {name}" for name in found), flush=True)
