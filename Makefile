@@ -51,7 +51,7 @@ bench: $(READY)           ## measure speed: one table, saved in .benchmarks with
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q benchmarks/test_speed.py --benchmark-autosave \
 		--benchmark-sort=name --benchmark-columns=min,median,iqr,rounds
 
-claims: $(READY)          ## verify README's claims on cost and speed, as ratios measured side by side (20 minutes)
+claims: $(READY)          ## verify the claims of docs/speed.md on cost and speed, as ratios measured side by side (20 minutes)
 	$(BIN)/python -m pytest -q -s benchmarks/claims
 
 torture: $(READY)         ## do the worst to runs and their folders; writes the table of docs/reliability.md (half an hour, as root)
@@ -156,6 +156,7 @@ $(VIT): | photos-data
 
 starts-photos: $(VIT)     ## compare how DPAL's prediction networks start, on photographs and a pretrained ViT
 	$(PHOTO_RUN) --suite benchmarks/starts_photos.yaml $(ON_VIT) --out $(RUNS)/starts-photos
+	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/starts-photos results/tuning/dpal-starts.csv
 
 photos-tune: photos-tune-vit-s photos-tune-resnet20 ## tune both suites of photographs, on images that no table reports
 
