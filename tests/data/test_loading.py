@@ -19,6 +19,7 @@ from tta_bench.data import loading
 from tta_bench.data.images import ArrayImages
 from tta_bench.data.loading import batches, default_workers, read_ahead
 from tta_bench.errors import UserError
+from tta_bench.simulated import SimulatedGpus
 
 CPU = torch.device("cpu")
 
@@ -164,6 +165,13 @@ def test_default_workers_follow_the_cores(monkeypatch: pytest.MonkeyPatch) -> No
         assert default_workers(Drawn(1)) == expected
 
 
+def test_jobs_on_one_machine_share_its_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "cores", lambda: 16)
+    for jobs, expected in ((1, 8), (4, 4), (40, 1)):
+        monkeypatch.setenv("TTA_BENCH_JOBS", str(jobs))
+        assert default_workers(Drawn(1)) == expected
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_layout_in_memory_is_always_the_same(workers: int) -> None:
     (contiguous,) = (batch.is_contiguous() for batch in read_ahead(Transposed(4), plan(4), workers=workers))
@@ -214,11 +222,12 @@ def test_a_kept_batch_is_not_overwritten(workers: int) -> None:
     assert len(places) <= 2 + 3
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_copied_ahead_to_a_gpu(workers: int) -> None:
-    found = list(batches(Drawn(21), plan(21), torch.device("cuda"), workers=workers))
-    assert torch.equal(torch.cat(found)[:, 0, 0, 0].cpu(), torch.arange(21) / 255)
+    with SimulatedGpus(2) as gpus:  # refuses a batch that is read before its copy has arrived
+        found = list(batches(Drawn(21), plan(21), torch.device("cuda:1"), workers=workers))
+        assert torch.equal(torch.cat(found)[:, 0, 0, 0].cpu(), torch.arange(21) / 255)
+        assert {what for what, _ in gpus.waits} == {"synchronize", "copy to the CPU"}  # copies to the GPU do not wait
 
 
 def test_the_next_batch_is_copied_while_this_one_is_processed(

@@ -20,7 +20,7 @@ from tta_bench.records.store import Store
 from tta_bench.suites import suite
 
 BLOCKS = [block for file in documents() for block in blocks(file, file.read_text())]
-NEEDS_TORCH = {"run", "tune", "inspect", "check", "profile", "timing"}
+NEEDS_TORCH = {"run", "tune", "inspect", "check", "profile", "timing", "show"}  # or images
 
 
 def is_slow(block: Block) -> bool:

@@ -48,13 +48,22 @@ def test_ray_workers_say_when_their_device_is_shared(monkeypatch: pytest.MonkeyP
 
 def test_local_workers_share_cores_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tta_bench.engines.local.cores", lambda: 8)
-    monkeypatch.setattr("tta_bench.engines.local.refuse_missing_gpus", lambda gpus: None)
+    monkeypatch.setenv("TTA_BENCH_SIMULATED_GPUS", "4")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     two = Local(RunOptions(jobs=2))
-    assert two.environment() == {"OMP_NUM_THREADS": "4", "TTA_BENCH_SHARED_DEVICE": "1"}
+    assert two.environment() == {
+        "OMP_NUM_THREADS": "4",
+        "TTA_BENCH_JOBS": "2",
+        "TTA_BENCH_SHARED_DEVICE": "1",
+    }
     gpus = Local(RunOptions(gpus=(1, 3)))
     assert gpus.jobs == 2
-    assert gpus.environment(3) == {"OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "3"}
+    assert gpus.environment(3) == {
+        "OMP_NUM_THREADS": "4",
+        "TTA_BENCH_JOBS": "2",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": "3",
+    }
     crowded = Local(RunOptions(gpus=(1, 3), jobs=4))
     assert crowded.environment(1)["CUDA_VISIBLE_DEVICES"] == "1"
     assert crowded.environment(1)["TTA_BENCH_SHARED_DEVICE"] == "1"

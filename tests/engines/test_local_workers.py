@@ -56,7 +56,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
     found = Started()
     monkeypatch.setattr(local, "_BOOT", IDLE)
     monkeypatch.setattr(subprocess, "Popen", found.open)
-    monkeypatch.setattr(local, "refuse_missing_gpus", lambda gpus: None)
+    monkeypatch.setenv("TTA_BENCH_SIMULATED_GPUS", "8")
     monkeypatch.setattr(local, "PATIENCE", 0.2)
     yield found
     for process in found.processes:

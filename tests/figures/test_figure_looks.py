@@ -24,7 +24,7 @@ pytest.importorskip("matplotlib")
 
 @pytest.fixture
 def folder_of(run: Path, sweep_folder: Path, seen: Path, tmp_path: Path) -> dict[str, Path]:
-    of_run = dict.fromkeys(("curve", "pareto", "reliability", "risk"), run)
+    of_run = dict.fromkeys(("curve", "pareto", "reliability", "risk", "confusion"), run)
     of_inspection = dict.fromkeys(("tsne", "attention", "correlation"), seen)
     return {**of_run, **of_inspection, "sweep": sweep_folder, "speed": make_speeds(tmp_path / "speeds")}
 

@@ -10,6 +10,7 @@ import torch
 from tta_bench.errors import UserError
 from tta_bench.measure.clock import EventWatch, Stopwatch, step_watch
 from tta_bench.measure.environment import pick_device
+from tta_bench.simulated import SimulatedGpus
 
 
 class FakeGpu:
@@ -132,16 +133,17 @@ def test_a_device_is_waited_for_at_both_ends(kind: str, monkeypatch: pytest.Monk
     assert calls == [kind, "work", kind]
 
 
-def test_the_chosen_gpu_is_the_current_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    for name in ("cuda", "cuda:1", "cpu"):
-        pick_device(name)
-    assert chosen == [torch.device("cuda:1")]
-    with pytest.raises(UserError, match="device 'cuda:2' is not available: this machine has cpu, cuda:0, cuda:1"):
-        pick_device("cuda:2")
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    with SimulatedGpus(2):
+        assert [str(pick_device(name)) for name in ("auto", "cuda", "cuda:1", "cpu")] == [
+            "cuda",
+            "cuda",
+            "cuda:1",
+            "cpu",
+        ]
+        assert not torch.cuda.is_initialized()  # a process that only looks takes no memory of a GPU
+        with pytest.raises(UserError, match="device 'cuda:2' is not available: this machine has cpu, cuda:0, cuda:1"):
+            pick_device("cuda:2")
 
 
 def test_every_device_has_its_clock() -> None:

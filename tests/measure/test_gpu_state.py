@@ -1,37 +1,61 @@
-"""What a GPU's first use does to a process, and what is watched on it. No GPU is needed: its calls are recorded."""
+"""What a GPU's first use does to a process, how it computes, and what is watched on it: on simulated GPUs."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from tta_bench.measure import environment
+from tta_bench.measure import environment, memory
 from tta_bench.measure.process import open_files, process_state, restored
+from tta_bench.simulated import SimulatedGpus
+
+
+@pytest.fixture
+def gpus() -> Iterator[SimulatedGpus]:
+    with restored(), SimulatedGpus(2) as gpus:
+        yield gpus
 
 
 @pytest.mark.parametrize(("name", "index"), [("cuda", 0), ("cuda:1", 1)])
-def test_the_asked_gpu_is_current_before_anything_else(monkeypatch: pytest.MonkeyPatch, name: str, index: int) -> None:
-    calls: list[tuple[str, Any]] = []
-    monkeypatch.setattr(torch.cuda, "init", lambda: calls.append(("init", None)))
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: calls.append(("set_device", device)))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: calls.append(("synchronize", device)))
-    environment.start(torch.device(name))
-    assert calls == [("init", None), ("set_device", index), ("synchronize", torch.device(name))]
+def test_the_asked_gpu_is_current_before_anything_else(gpus: SimulatedGpus, name: str, index: int) -> None:
+    device = torch.device(name)
     environment.start(torch.device("cpu"))
-    assert len(calls) == 3
+    assert not torch.cuda.is_initialized()
+    with pytest.raises(RuntimeError, match="did you call init"):
+        torch.cuda.reset_peak_memory_stats(torch.device("cuda:1"))
+    environment.start(device)
+    memory.start(device)
+    weights = torch.ones(1000).cuda()
+    assert weights.device.index == index
+    assert memory.peak(device) == {"bytes": 4096, "measure": "allocated on the GPU"}
 
 
-def test_a_waiting_process_holds_no_unused_gpu_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty_cache"))
+def test_starting_a_gpu_leaves_nothing_to_blame_a_method_for(gpus: SimulatedGpus) -> None:
+    environment.start(torch.device("cuda"))
+    files = open_files()
+    with restored() as changed:
+        torch.zeros(1, device="cuda:1").cpu()
+    assert changed == []
+    assert open_files() == files
+
+
+def test_without_a_start_the_driver_would_be_blamed_on_a_method(gpus: SimulatedGpus) -> None:
+    with restored() as changed:
+        torch.zeros(1, device="cuda").cpu()
+    assert "environment variables" in changed
+
+
+def test_a_waiting_process_holds_no_unused_gpu_memory(gpus: SimulatedGpus) -> None:
+    weights = torch.zeros(1 << 20, device="cuda")
+    del weights
     environment.release(torch.device("cpu"))
-    assert calls == []
+    assert torch.cuda.memory_reserved(0) == 1 << 22
     environment.release(torch.device("cuda"))
-    assert calls == ["empty_cache"]
+    assert torch.cuda.memory_reserved(0) == 0
 
 
 def test_files_of_drivers_are_no_methods() -> None:
@@ -41,19 +65,51 @@ def test_files_of_drivers_are_no_methods() -> None:
         assert not [path for path in found if path.startswith("/dev/")]
 
 
-def test_draws_from_a_gpus_generator_are_named_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    states = [torch.zeros(4, dtype=torch.uint8), torch.ones(4, dtype=torch.uint8)]
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [state.clone() for state in states])
-    monkeypatch.setattr(torch.cuda, "set_rng_state_all", lambda new: states.__setitem__(slice(None), new))
+def test_draws_from_a_gpus_generator_are_named_and_undone(gpus: SimulatedGpus) -> None:
+    environment.start(torch.device("cuda"))
     before = process_state()
     with restored() as changed:
-        states[1] = states[1] + 1  # a draw
+        torch.rand(3, device="cuda:1")
     assert changed == ["the GPUs' random generators"]
     assert process_state() == before
 
 
-def test_asking_for_gpu_generators_does_not_start_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: pytest.fail("started a GPU"))
+def test_asking_for_gpu_generators_does_not_start_a_gpu(gpus: SimulatedGpus) -> None:
     assert process_state()["the GPUs' random generators"] == ()
+    assert not torch.cuda.is_initialized()
+
+
+def test_products_have_the_precision_of_float32_unless_asked(gpus: SimulatedGpus) -> None:
+    image, weight = torch.rand(1, 3, 8, 8), torch.rand(4, 3, 3, 3)
+    expected = torch.conv2d(image, weight)
+    found = {}
+    for tf32 in (False, True, False):
+        environment.start(torch.device("cuda"), tf32=tf32)
+        found[tf32] = torch.conv2d(image.to("cuda"), weight.to("cuda")).cpu()
+        assert environment.describe(torch.device("cuda"))["gpu"]["tf32"] is tf32
+    assert torch.equal(found[False], expected)
+    assert not torch.equal(found[True], expected)
+    torch.testing.assert_close(found[True], expected, rtol=2**-9, atol=0)
+
+
+def test_deterministic_is_the_cells_and_not_the_next_ones(gpus: SimulatedGpus) -> None:
+    device, square = torch.device("cuda"), torch.rand(4, 4, device="cuda")
+    environment.start(device, deterministic=True)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert torch.backends.cudnn.deterministic
+    assert environment.describe(device)["gpu"]["deterministic"] is True
+    square @ square
+    with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+        square.cumsum(0)
+    environment.start(device)
+    square.cumsum(0)
+    assert environment.describe(device)["gpu"]["deterministic"] is False
+
+
+def test_a_record_says_what_may_change_its_bits(gpus: SimulatedGpus) -> None:
+    environment.start(torch.device("cuda:1"))
+    found = environment.describe(torch.device("cuda:1"))
+    assert (found["device"], found["device_name"]) == ("simulated", "simulated GPU")
+    assert set(found["gpu"]) == {"cuda", "cudnn", "driver", "capability", "tf32", "deterministic"}
+    assert found["gpu"]["cuda"] == torch.version.cuda
+    assert "gpu" not in environment.describe(torch.device("cpu"))

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from statistics import mean
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.methods.test_method_facts import on_meta
 from tests.methods.test_method_models import VITS
+from tests.support.checkout import ROOT
 from tests.support.reference import pairwise_similarity
 from tests.support.small import small_vit, stream, tiny
 from tests.support.traces import golden_batches, golden_model
 from tta_bench import Method, build_method
+from tta_bench.data.families import HELD_OUT
+from tta_bench.data.images import ImageSet
+from tta_bench.datasets import digits, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.models import source as models
+
+CPU = torch.device("cpu")
 
 
 def built(model: nn.Module, **params: Any) -> Any:
@@ -39,7 +47,7 @@ def test_the_first_answers_are_those_of_the_source_model(kind: str, tokens: int)
 
 
 def test_the_first_answers_of_the_embedded_model_are_those_of_the_source_model() -> None:
-    model, (batch,) = models.load("digits-vit").fresh(torch.device("cpu")), stream(count=1, size=32, pixels=32)
+    model, (batch,) = models.load("digits-vit").fresh(CPU), stream(count=1, size=32, pixels=32)
     expected = plain(model, batch)
     torch.testing.assert_close(built(model).adapt(batch), expected, atol=1e-6, rtol=0)
 
@@ -56,6 +64,49 @@ def test_every_other_start_disturbs_the_source_model(start: str) -> None:
     model, (batch,) = small_vit(), stream(count=1)
     expected = plain(model, batch)
     assert not torch.allclose(built(model, predictor_init=start).adapt(batch), expected, atol=1e-3)
+
+
+def test_by_default_nothing_is_subtracted_before_anything_is_learned() -> None:
+    """The other starts of the published network subtract random shifts from every class token."""
+    model, (batch, *_) = models.load("digits-vit").fresh(CPU), stream(count=2, size=32, pixels=32)
+    starts = {start: built(model, predictor_init=start) for start in ("default", "small")}
+    own = build_method("dpal", model, num_classes=10, batch_size=8)
+    assert not own.features(batch)["shifts"].any()
+    assert all(method.features(batch)["shifts"].any() for method in starts.values())
+    own.adapt(batch)
+    assert own.features(batch)["shifts"].any()
+
+
+def first_answers(source: models.SourceModel, images: ImageSet, count: int) -> tuple[float, float]:
+    """The accuracy of the source model, and of `dpal` before its first update, in points."""
+    pixels = torch.from_numpy(images.read(np.arange(count))).float() / 255
+    labels = torch.from_numpy(images.labels[:count])
+    classes = source.num_classes
+    method: Any = build_method("dpal", source.fresh(CPU), num_classes=classes)
+    with torch.no_grad():
+        found = source.fresh(CPU)(pixels), method.features(pixels)["logits"]
+    one, other = (100 * float((logits.argmax(1) == labels).float().mean()) for logits in found)
+    return one, other
+
+
+@pytest.mark.parametrize("task", HELD_OUT)
+def test_the_first_accuracy_is_near_that_of_the_embedded_model(task: str) -> None:
+    one, other = first_answers(models.load("digits-vit"), digits.corrupted(task, 5), 512)
+    assert abs(one - other) < 2
+
+
+@pytest.mark.slow
+def test_the_first_accuracy_is_near_that_of_a_pretrained_vit() -> None:
+    """Where `make photos` has made it: mean over the held-out corruptions."""
+    home = ROOT / "build" / "photos"
+    weights = home / "cifar10_vit_small.safetensors"
+    if not weights.is_file():
+        pytest.skip(f"needs {weights}: `make photos-networks` makes it")
+    source = models.load(str(weights))
+    options = {"kind": "cifar-train-c", "classes": 10, "severity": 5, "images": 512}
+    data = open_dataset(options, HELD_OUT, home / "data").sized(source.input_size, source.interpolation)
+    pairs = [first_answers(source, data.open(task), 512) for task in HELD_OUT]
+    assert abs(mean(one - other for one, other in pairs)) < 2
 
 
 def similarity(method: Method, images: Tensor) -> float:

@@ -67,11 +67,11 @@ def test_a_default_for_a_setting_that_is_not_there_is_a_mistake() -> None:
         with_defaults(Base.__init__, rate=1)
 
 
-def test_dpal_as_released_is_dpal_with_three_other_defaults() -> None:
+def test_dpal_as_released_is_dpal_with_two_other_defaults() -> None:
     dpal, official = (registry.installed().load(name) for name in ("dpal", "dpal-official"))
     own, theirs = settings.defaults(official), settings.defaults(dpal)
     assert list(own) == list(theirs)
-    assert {name for name in own if own[name] != theirs[name]} == {"predictor_init", "similarity_batch", "score"}
+    assert {name for name in own if own[name] != theirs[name]} == {"similarity_batch", "score"}
 
 
 @pytest.mark.parametrize("name", registry.installed().names())

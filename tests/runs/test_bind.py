@@ -110,3 +110,13 @@ def test_a_cache_below_a_file_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--cache .*file is a file, expected a folder"):
         refuse_unwritable_cache(tmp_path / "file" / "cache")
     refuse_unwritable_cache(tmp_path / "new" / "cache")
+
+
+@pytest.mark.parametrize(("limit", "is_cached"), [(None, True), (10, True), (1, False)])
+def test_a_short_stream_builds_no_cache_of_all_images(tmp_path: Path, limit: int | None, is_cached: bool) -> None:
+    trees.imagenet_c(tmp_path, ("fog",), classes=5)
+    (tmp_path / "suite.yaml").write_text(IMAGENET.replace("none", "vit_tiny_patch16_224"))
+    (spec,) = requests(tmp_path / "suite.yaml", methods=("source",), tasks=("fog",), limit=limit)
+    images = trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
+    place = Binder(Site(data_root=tmp_path, device="cpu", cache=tmp_path / "cache"))
+    assert (place._cached(spec, images, "fog", "fog", binding.ignore) is not images) == is_cached

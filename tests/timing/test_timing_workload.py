@@ -10,8 +10,10 @@ import torch
 from tests.support import trees
 from tests.support.cli import Cli
 from tta_bench.measure import baseline
+from tta_bench.measure.process import restored
 from tta_bench.models import checkpoint
 from tta_bench.models.names import findable
+from tta_bench.simulated import SimulatedGpus
 from tta_bench.timing import steps
 from tta_bench.timing.sides import LocalSide
 from tta_bench.timing.workload import Spec, prepare, repeat
@@ -62,20 +64,12 @@ def test_the_device_keeps_its_number(recorded: Path) -> None:
     assert repeat(baseline.read(recorded).workload).device == "cpu:0"
 
 
-def test_the_chosen_gpu_is_the_current_one_where_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Enough(Exception):
-        """What comes after needs a GPU."""
-
-    def stop(name: str) -> None:
-        raise Enough
-
-    chosen: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    monkeypatch.setattr(steps, "load", stop)
-    for device in ("cuda:1", "cuda", "cpu", "cpu:0"):
-        with pytest.raises(Enough):
-            steps.Steps(steps.Workload("m", 2, None, 1, device, 1, {"source": ("source", {})}, [], []), "source")
-    assert chosen == [torch.device("cuda:1")]
+def test_the_chosen_gpu_is_the_current_one_where_steps_run() -> None:
+    with restored(), SimulatedGpus(2):
+        batches = [torch.rand(2, 3, 32, 32)]
+        made = steps.Workload("digits-vit", 10, None, 2, "cuda:1", 1, {"source": ("source", {})}, batches, [])
+        steps.Steps(made, "source")
+        assert torch.cuda.current_device() == 1
 
 
 @pytest.mark.parametrize("model", [None, f"models/{FILE}", f"{TAG}=models/{FILE}"])

@@ -63,14 +63,15 @@ def _check_promises(suite: Suite, asked: RunOptions, console: Console) -> int:
 
     refuse_misnamed(suite, asked)
     rows = [row_of(label, suite, asked) for label in asked.methods or suite.methods]
-    from tta_bench.testing import PROMISES, check_promises
+    from tta_bench.testing import PROMISES, check_promises, remarks_on
 
     broken = 0
     for row in rows:
         complaints = [line for line in check_promises(row.method, **row.settings) if line[1] is not None]
         broken += bool(complaints)
         if not complaints:
-            console.print(f"ok    {row.label}: passes all {len(PROMISES)} contract tests", soft_wrap=True)
+            remarks = "".join(f"; {remark}" for remark in remarks_on(row.method, **row.settings))
+            console.print(f"ok    {row.label}: passes all {len(PROMISES)} contract tests{remarks}", soft_wrap=True)
         for promise, complaint in complaints:
             console.print(f"ERROR {row.label}: {promise}: {complaint}", style="bold red", soft_wrap=True)
     methods = f"{broken} of {len(rows)} methods fail a contract test."

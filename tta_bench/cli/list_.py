@@ -1,4 +1,4 @@
-"""`tta-bench list`: the installed methods, suites, datasets, models and metrics."""
+"""`tta-bench list`: the installed methods, suites, datasets, models, metrics and scenarios."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SCORED = {
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "list",
-        help="list methods, suites, models, datasets or metrics",
+        help="list methods, suites, models, datasets, metrics or scenarios",
         description="List what is installed. `list methods NAME` shows one method with its settings. Tables wrap to "
         "the terminal's width; in a pipe to $COLUMNS, or 120.",
     )
-    verb.add_argument("what", choices=("methods", "suites", "models", "datasets", "metrics"))
+    verb.add_argument("what", choices=("methods", "suites", "models", "datasets", "metrics", "scenarios"))
     verb.add_argument("names", nargs="*", metavar="NAME", help="methods to show in detail, settings included")
     options.add_data_root(verb)
     verb.set_defaults(action=run)
@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     elif args.names:
         _details_of_methods(args.names)
     else:
-        {"methods": _methods, "models": _models, "datasets": _datasets, "metrics": _metrics}[args.what]()
+        shown = {"methods": _methods, "models": _models, "datasets": _datasets, "metrics": _metrics}
+        (shown | {"scenarios": _scenarios})[args.what]()
     return 0
 
 
@@ -202,6 +203,30 @@ def _metrics() -> None:
         rows,
         "`tta-bench report RUN --metric NAME` adds the column to every table (docs/metrics.md).",
     )
+    say_problems(problems)
+
+
+def _scenarios() -> None:
+    from tta_bench.streams.axes.base import AXES
+    from tta_bench.streams.composition import catalogue
+    from tta_bench.streams.scenarios import SCENARIOS
+
+    choices, presets, problems = catalogue()
+    rows = [(c.word, c.axis, c.usage() or "–", c.about, owner) for c, owner in choices]
+    show(
+        ("choice", "axis", "settings", "about", "from"),
+        sorted(rows, key=lambda row: list(AXES).index(row[1])),
+        "--scenario takes one choice per axis, joined by +, as in continual+recurring:20+dirichlet:0.1,slots=10.",
+    )
+    show(
+        ("preset", "composition", "from"),
+        [*((name, text, owner) for name, text, owner in presets)],
+        "A choice beside a preset replaces the preset's choice on its axis, as in csc-20+recurring:5 "
+        "(docs/streams.md).",
+    )
+    say("scenarios of one word, with options of their own:")
+    for name, cls in SCENARIOS.items():
+        say(f"  {name}: {cls.about}")
     say_problems(problems)
 
 

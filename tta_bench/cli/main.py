@@ -40,6 +40,8 @@ VERBS = (
         "status",
         "report",
         "compare",
+        "results",
+        "show",
         "verify",
         "cite",
         "pack",

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     asked = options.of(args)
     from tta_bench.engines.start import start
 
-    with start(asked, args.command) as started:
+    with start(asked, args.command, forks=True) as started:
         console = options.console()
         _say_ready(started, console)
         if asked.detach:

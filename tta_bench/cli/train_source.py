@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         with progress(console, "epochs", LINES) as bar:
-            target = Target(out, environment.pick_device(args.device), on_epoch, args.fresh)
+            target = Target(out, environment.started(args.device), on_epoch, args.fresh)
             if train:
                 accuracy = train(recipe, target)
             else:
@@ -119,7 +119,7 @@ def _train_prompts(args: argparse.Namespace) -> int:
         def on_epoch(done: int, total: int, loss: float) -> None:
             bar.update("training", done, total, f"loss {loss:.3f}")
 
-        target = Target(out, environment.pick_device(args.device), on_epoch)
+        target = Target(out, environment.started(args.device), on_epoch)
         data = args.data, args.domain, args.data_root
         accuracy = sources.train_prompts(*data, args.model, method, target, epochs=args.epochs, seed=args.seed)
     said = f"{100 * accuracy:.2f} % on held-out clean images with these prompts"

@@ -24,6 +24,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from tta_bench.engines.job import JobFolder
     from tta_bench.engines.loop import work
+    from tta_bench.isolation.pool import Workers
     from tta_bench.records.store import Store
 
-    return work(JobFolder(Store.open(args.folder), args.job), args.index)
+    return work(JobFolder(Store.open(args.folder), args.job), args.index, Workers(forks=True))

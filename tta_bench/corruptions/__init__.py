@@ -5,12 +5,13 @@
 
 Random numbers come from a generator seeded by (corruption, severity, image id) alone, so an image is corrupted the
 same way in every process and batch. Where a family differs from the released scripts, its docstring says so; all
-differ from them in rounding to the nearest grey level instead of down.
+differ from them in rounding to the nearest grey level instead of down (docs/corruptions.md has figures).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -23,11 +24,17 @@ from tta_bench.corruptions.tables import LARGE, SMALL, Row
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.errors import UserError, did_you_mean
 
-__all__ = ["CORRUPTIONS", "HELD_OUT", "SEVERITIES", "Scale", "corrupt", "corrupt_many"]
+__all__ = ["CORRUPTIONS", "HELD_OUT", "SEVERITIES", "Edition", "Scale", "corrupt", "corrupt_many"]
 
 Scale = Literal["small", "large", "auto"]
 
-_FAMILIES: dict[str, Callable[[Image, Row, Chance], Image]] = {
+Edition = Literal[1, 2]
+"""2 is closer to the release. 1 keeps images that published results were made from: frost softer, and elastic_transform
+mirrored at the end pixel; all other families are the same in both."""
+
+_Family = Callable[[Image, Row, Chance], Image]
+
+_FAMILIES: dict[str, _Family] = {
     "gaussian_noise": noise.gaussian_noise,
     "shot_noise": noise.shot_noise,
     "impulse_noise": noise.impulse_noise,
@@ -49,6 +56,11 @@ _FAMILIES: dict[str, Callable[[Image, Row, Chance], Image]] = {
     "saturate": digital.saturate,
 }
 
+_FIRST_EDITION: dict[str, _Family] = {
+    "frost": partial(weather.frost, edition=1),
+    "elastic_transform": partial(digital.elastic_transform, border="reflect"),
+}
+
 SEVERITIES = range(1, 6)
 
 _ONE_BY_ONE = ("jpeg_compression", "spatter")  # codecs and distances take one image at a time
@@ -59,7 +71,7 @@ _LARGE_FROM = 64
 
 
 def corrupt(
-    image: NDArray[np.uint8], name: str, severity: int, *, image_id: str, scale: Scale = "auto"
+    image: NDArray[np.uint8], name: str, severity: int, *, image_id: str, scale: Scale = "auto", edition: Edition = 2
 ) -> NDArray[np.uint8]:
     """A corrupted copy of an [H, W, 3] image; the image itself is unchanged.
 
@@ -70,11 +82,17 @@ def corrupt(
     _check(name, severity, scale)
     _check_image(image)
     row = _row(image, name, severity, scale)
-    return to_bytes(_FAMILIES[name](to_float(image), row, generator(name, int(severity), image_id)))
+    return to_bytes(family(name, edition)(to_float(image), row, generator(name, int(severity), image_id)))
 
 
 def corrupt_many(
-    images: NDArray[np.uint8], name: str, severity: int, *, image_ids: Sequence[str], scale: Scale = "auto"
+    images: NDArray[np.uint8],
+    name: str,
+    severity: int,
+    *,
+    image_ids: Sequence[str],
+    scale: Scale = "auto",
+    edition: Edition = 2,
 ) -> NDArray[np.uint8]:
     """Corrupted copies of [N, H, W, 3] images, each exactly as `corrupt` returns it for its id.
 
@@ -86,15 +104,20 @@ def corrupt_many(
         raise UserError(f"images to corrupt: {len(images)} images, but {len(image_ids)} ids")
     if name in _ONE_BY_ONE:
         for place, image_id in enumerate(image_ids):
-            done[place] = corrupt(images[place], name, severity, image_id=image_id, scale=scale)
+            done[place] = corrupt(images[place], name, severity, image_id=image_id, scale=scale, edition=edition)
         return done
     for start in range(0, len(images), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
         _check_image(images[start])
         row = _row(images[start], name, severity, scale)
         rng = Generators([generator(name, int(severity), image_id) for image_id in image_ids[some]])
-        done[some] = to_bytes(_FAMILIES[name](to_float(images[some]), row, rng))
+        done[some] = to_bytes(family(name, edition)(to_float(images[some]), row, rng))
     return done
+
+
+def family(name: str, edition: Edition) -> _Family:
+    """The function that corrupts one image, or a stack of images."""
+    return _FIRST_EDITION.get(name, _FAMILIES[name]) if edition == 1 else _FAMILIES[name]
 
 
 def _check(name: str, severity: int, scale: Scale) -> None:

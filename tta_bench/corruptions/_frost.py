@@ -1,14 +1,14 @@
 """Frozen window panes, drawn rather than photographed.
 
 The release blends five photographs of frost, which are not ours to ship. Each is replaced by a drawn sheet
-with the photograph's mean colour and spread of brightness: feathers of ice, crowded on a cloudy ground.
+with the photograph's mean colour, spread of brightness and spectrum: feathers of ice, crowded on a cloudy ground.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image as Pillow
@@ -29,30 +29,49 @@ class _Pane(NamedTuple):
     cloud: float  # weight of the ground against the feathers
 
 
-# Colour and spread were measured on the five photographs the release draws from (two look alike).
+# Colour and spread were measured on the five photographs the release draws from (two look alike). Length and cloud make
+# each octave of detail about as strong as theirs (docs/corruptions.md).
 _PANES = (
-    _Pane((0.305, 0.585, 0.650), 0.070, 60, 1.5),
-    _Pane((0.787, 0.805, 0.841), 0.086, 130, 0.8),
+    _Pane((0.305, 0.585, 0.650), 0.070, 60, 1.2),
+    _Pane((0.787, 0.805, 0.841), 0.086, 50, 0.8),
     _Pane((0.787, 0.805, 0.841), 0.086, 110, 0.8),
-    _Pane((0.540, 0.599, 0.648), 0.113, 50, 0.8),
-    _Pane((0.441, 0.484, 0.528), 0.169, 90, 0.8),
+    _Pane((0.540, 0.599, 0.648), 0.113, 30, 0.5),
+    _Pane((0.441, 0.484, 0.528), 0.169, 130, 0.6),
 )
+_BLUR = 0.5
 COUNT = len(_PANES)
 
+# Edition 1: half of the photographs' finest detail, and more of the coarsest on the last two.
+_FIRST_SHAPES = ((60, 1.5), (130, 0.8), (110, 0.8), (50, 0.8), (90, 0.8))
+_FIRST_PANES = tuple(
+    pane._replace(length=length, cloud=cloud) for pane, (length, cloud) in zip(_PANES, _FIRST_SHAPES, strict=True)
+)
+_FIRST_BLUR = 0.7
 
-@lru_cache(maxsize=2 * COUNT)
-def sheet(index: int, shrink: int) -> Image:
+
+@lru_cache(maxsize=4 * COUNT)
+def sheet(index: int, shrink: int, edition: Literal[1, 2] = 2) -> Image:
     """The pane with this index, [side, side, 3] with side 512 / shrink; the same in every process."""
-    if shrink > 1:
-        whole = Pillow.fromarray(to_bytes(sheet(index, 1)))
+    if shrink == 1:
+        ice = _whole(index, edition)
+    elif edition == 1:
+        whole = Pillow.fromarray(to_bytes(sheet(index, 1, edition)))
         ice = to_float(np.asarray(whole.resize((SIDE // shrink, SIDE // shrink), Pillow.Resampling.BOX)))
     else:
-        pane = _PANES[index]
-        rng = generator("frost sheet", index, "")
-        light = _standard(_feathers(pane.length, rng)) + pane.cloud * _standard(plasma(SIDE, 1.6, rng))
-        tinted = np.array(pane.colour) + pane.spread * _standard(light)[..., None]
-        ice = np.clip(tinted, 0, 1).astype(np.float32)
+        # As OpenCV's resize shrinks by five: it takes single pixels and averages none.
+        middles = np.arange(SIDE // shrink) * shrink + shrink // 2
+        ice = sheet(index, 1, edition)[np.ix_(middles, middles)]
     ice.flags.writeable = False
+    return ice
+
+
+def _whole(index: int, edition: Literal[1, 2]) -> Image:
+    panes, blur = (_FIRST_PANES, _FIRST_BLUR) if edition == 1 else (_PANES, _BLUR)
+    pane = panes[index]
+    rng = generator("frost sheet", index, "")
+    light = _standard(_feathers(pane.length, blur, rng)) + pane.cloud * _standard(plasma(SIDE, 1.6, rng))
+    tinted = np.array(pane.colour) + pane.spread * _standard(light)[..., None]
+    ice: Image = np.clip(tinted, 0, 1).astype(np.float32)
     return ice
 
 
@@ -61,7 +80,7 @@ def _standard(field: Field) -> Field:
     return standard
 
 
-def _feathers(longest: float, rng: np.random.Generator) -> Field:
+def _feathers(longest: float, blur: float, rng: np.random.Generator) -> Field:
     """A [SIDE, SIDE] field of feathers: each has a spine, with barbs that shorten towards its tip."""
     from scipy.ndimage import gaussian_filter
 
@@ -80,7 +99,7 @@ def _feathers(longest: float, rng: np.random.Generator) -> Field:
         _draw(field, start, (angle + flank)[:, None], reach, value)
     # Spines last: a barb must not cut a spine that it crosses.
     _draw(field, root, angle, length, glint + 0.7)
-    relief: Field = gaussian_filter(field, 0.7, mode="wrap")
+    relief: Field = gaussian_filter(field, blur, mode="wrap")
     return relief
 
 

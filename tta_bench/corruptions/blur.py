@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.corruptions._random import Chance
-from tta_bench.corruptions._resample import Image, Tap, gaussian, shift_and_add, to_bytes, trail, zoom
+from tta_bench.corruptions._resample import Image, Tap, add_by_fourier, gaussian, shift_and_add, to_bytes, trail, zoom
 from tta_bench.corruptions.tables import Row
+
+_FEW = 16  # taps, for which adding shifted images is faster than Fourier transforms
 
 
 def defocus_blur(image: Image, row: Row, rng: Chance) -> Image:
     """A lens out of focus: the mean over a disk of the given radius, its rim softened by the given sigma."""
-    radius, softness = row
-    return shift_and_add(image, _disk(radius, softness), "reflect")
+    taps = _disk(*row)
+    return (shift_and_add if len(taps) <= _FEW else add_by_fourier)(image, taps, "reflect")
 
 
 @lru_cache

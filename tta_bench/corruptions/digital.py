@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from tta_bench.corruptions._random import Chance
-from tta_bench.corruptions._resample import Image, resize, sample, to_bytes, to_float
+from tta_bench.corruptions._resample import Border, Image, resize, sample, to_bytes, to_float
 from tta_bench.corruptions.tables import Row
 
 
@@ -50,8 +50,11 @@ def contrast(image: Image, row: Row, rng: Chance) -> Image:
     return flat
 
 
-def elastic_transform(image: Image, row: Row, rng: Chance) -> Image:
+def elastic_transform(image: Image, row: Row, rng: Chance, border: Border = "symmetric") -> Image:
     """A random affine map, then a smooth random displacement.
+
+    As published, the affine map mirrors at the end pixel and the displacement half a pixel further; `border` is the
+    latter's.
 
     The row holds the displacement's strength, its smoothness and the affine jitter, each as a share of the
     shorter side: the published lengths at the published sizes, and the same appearance at other sizes.
@@ -59,12 +62,12 @@ def elastic_transform(image: Image, row: Row, rng: Chance) -> Image:
     height, width = image.shape[-3:-1]
     strength, smoothness, jitter = (min(height, width) * share for share in row)
     rows, columns = np.mgrid[:height, :width].astype(np.float64)
-    tilted = sample(image, *_affine(rows, columns, jitter, rng))
+    tilted = sample(image, *_affine(rows, columns, jitter, rng), "reflect")
     if strength == 0:
         return tilted
     noise = rng.uniform(-1, 1, size=(2, height, width))
     shift = strength * (_smoother(height, smoothness) @ noise @ _smoother(width, smoothness).T)
-    return sample(tilted, rows + shift[..., 0, :, :], columns + shift[..., 1, :, :])
+    return sample(tilted, rows + shift[..., 0, :, :], columns + shift[..., 1, :, :], border)
 
 
 def _affine(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from tta_bench.corruptions import _frost
@@ -32,11 +34,11 @@ def snow(image: Image, row: Row, rng: Chance) -> Image:
     return snowy
 
 
-def frost(image: Image, row: Row, rng: Chance) -> Image:
+def frost(image: Image, row: Row, rng: Chance, edition: Literal[1, 2] = 2) -> Image:
     """A weighted sum of the scene and an icy pane, which is shrunk by the last figure.
 
-    Differs from the release, which crops photographs of frost: we crop drawn sheets of the same mean colours and
-    contrast (see `_frost`). The weights are the published ones.
+    Differs from the release, which crops photographs of frost: we crop drawn sheets of the same mean colours, contrast
+    and detail (see `_frost`). The weights are the published ones.
     """
     scene, ice, shrink = row
     which, side = rng.integers(_frost.COUNT), _frost.SIDE // int(shrink)
@@ -47,7 +49,7 @@ def frost(image: Image, row: Row, rng: Chance) -> Image:
     pane = np.empty_like(image)
     for index in np.unique(which).tolist():
         here = which == index
-        pane[here] = _frost.sheet(index, int(shrink))[rows[here][..., :, None], columns[here][..., None, :]]
+        pane[here] = _frost.sheet(index, int(shrink), edition)[rows[here][..., :, None], columns[here][..., None, :]]
     frozen: Image = np.float32(scene) * image + np.float32(ice) * pane
     return frozen
 

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tta_bench.data.images import ArrayImages, ImageSet
 from tta_bench.errors import RunStopped, UserError
-from tta_bench.system import cores
+from tta_bench.system import cores, jobs_here
 
 Indices = NDArray[np.int64]
 Batches = Generator[Tensor, None, None]  # an iterator that can be closed
@@ -72,8 +72,8 @@ def in_memory(images: ImageSet) -> bool:
 
 
 def default_workers(images: ImageSet) -> int:
-    """As many workers as help: none for images in memory, else one per core up to a limit."""
-    return 0 if in_memory(images) else min(MOST_WORKERS, cores())
+    """As many workers as help: none for images in memory, else one for each core of this job, up to a limit."""
+    return 0 if in_memory(images) else min(MOST_WORKERS, max(1, cores() // jobs_here()))
 
 
 def _read(images: ImageSet, indices: Indices) -> Tensor:

@@ -118,7 +118,8 @@ def corrupted(task: str, severity: int, count: int) -> ArrayImages:
 
     images = clean(set_of(task), count)
     pages = images.read(np.arange(count)).transpose(0, 2, 3, 1)
-    worse = corrupt_many(pages, task, severity, image_ids=images.ids, scale="small")
+    # Edition 1: published results were made from these images.
+    worse = corrupt_many(pages, task, severity, image_ids=images.ids, scale="small", edition=1)
     return ArrayImages(np.ascontiguousarray(worse.transpose(0, 3, 1, 2)), images.labels, images.ids)
 
 

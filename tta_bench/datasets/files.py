@@ -9,6 +9,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,19 @@ class Viewed:
         return repr(self.view)
 
 
+class _Paths(Sequence[Path]):
+    """Paths that are made when they are asked for: 50,000 of them take 0.2 s, and most cells need eight."""
+
+    def __init__(self, root: Path, ids: Sequence[str], prefix: int) -> None:
+        self._root, self._ids, self._prefix = root, ids, prefix
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._root / self._ids[index][self._prefix :]
+
+
 @dataclass(frozen=True, eq=False)
 class FolderImages(Viewed):
     """Images by their paths below a root. An id is the prefix plus that path: the same on every machine."""
@@ -39,22 +53,20 @@ class FolderImages(Viewed):
     prefix: str = ""
 
     @property
-    def files(self) -> list[Path]:
+    def files(self) -> Sequence[Path]:
         """Every file that `read` may open."""
-        return [self._file(image_id) for image_id in self.ids]
+        return _Paths(self.root, self.ids, len(self.prefix))
 
     def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         return self.read_into(_empty_batch(len(indices), self.view), indices)
 
     def read_into(self, buffer: NDArray[np.uint8], indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """`read` into existing memory: allocating it would take a tenth of the time."""
+        files = self.files
         for row, i in zip(buffer, indices, strict=True):
-            file = self._file(self.ids[i])
+            file = files[i]
             row[:] = decode(file, file, self.view)
         return buffer
-
-    def _file(self, image_id: str) -> Path:
-        return self.root / image_id[len(self.prefix) :]
 
 
 @dataclass(frozen=True, eq=False)

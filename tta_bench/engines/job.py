@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -53,13 +54,17 @@ class Expected:
             images=f"{found.images} {found.stream} {found.source}",
         )
 
-    def mismatch(self, found: Expected, host: str) -> str:
-        """How a cell on this host differs from what is expected, in one line; empty if it does not."""
+    def require(self, cell: Cell) -> None:
+        """Refuse a cell that differs from what is expected, in one line."""
+        found = Expected.of(cell)
         if self.identity == found.identity:
-            return ""
+            return
         parts = [name for name in ("code", "weights", "images") if getattr(self, name) != getattr(found, name)]
         what = " and ".join(parts) or "settings"
-        return f"{host} has other {what} than the machine of `tta-bench run`: install the same versions and data there"
+        raise UserError(
+            f"{socket.gethostname()} has other {what} than the machine of `tta-bench run`: "
+            "install the same versions and data there"
+        )
 
 
 @dataclass(frozen=True)

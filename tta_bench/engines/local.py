@@ -13,12 +13,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tta_bench import gpus
 from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
@@ -26,7 +27,7 @@ from tta_bench.files import open_own
 from tta_bench.records.store import Store
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
-from tta_bench.system import cores
+from tta_bench.system import SHARING, cores
 
 PATIENCE = 10.0  # seconds for a worker to drop its cell
 _BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tta_bench.engines.local import main; main()"
@@ -43,7 +44,7 @@ class Local(Engine):
         self._ready: list[subprocess.Popen[bytes]] = []  # wait for their job
         self._started: dict[int, subprocess.Popen[bytes]] = {}
         self._slots: dict[int, Mapping[str, Any]] = {}  # processes and their GPUs, also of an earlier supervisor
-        refuse_missing_gpus(options.gpus)
+        gpus.refuse_missing(options.gpus)
 
     @cached_property
     def jobs(self) -> int:
@@ -118,9 +119,9 @@ class Local(Engine):
     def environment(self, gpu: int | None = None, others: int = 0) -> dict[str, str]:
         """The environment variables of a worker: its GPU, which may have others, or its share of the cores."""
         threads = str(max(1, cores() // self.jobs))
-        found = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
+        found = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads), SHARING: str(self.jobs)}
         if gpu is not None:
-            found["CUDA_VISIBLE_DEVICES"] = str(gpu)
+            found |= gpus.only(gpu)
         if others or self.jobs > max(len(self.options.gpus), 1):
             found["TTA_BENCH_SHARED_DEVICE"] = "1"
         return found
@@ -157,21 +158,12 @@ class Local(Engine):
         return bool(slot["started"]) and bool(slot["started"] == _started(slot["pid"]))
 
 
-def refuse_missing_gpus(gpus: Sequence[int]) -> None:
-    """Refuse GPUs that this machine does not have, as far as is known without torch."""
-    there = sorted(int(path.name.removeprefix("nvidia")) for path in Path("/dev").glob("nvidia[0-9]*"))
-    missing = [str(gpu) for gpu in gpus if gpu not in there]
-    if missing:
-        has = ", ".join(map(str, there)) or "none"
-        raise UserError(f"--gpus {','.join(map(str, gpus))}: this machine has no GPU {missing[0]} (GPUs: {has})")
-
-
 def main() -> None:
     """Entry point of a worker's process: imports what it needs, waits for its job, and works on it."""
     from tta_bench.isolation.pool import Workers
 
     asked, supervisor = json.loads(sys.argv[2]), int(sys.argv[3])
-    workers = Workers()
+    workers = Workers(forks=True)
     if not asked["in_process"]:
         workers.warm_up()
     from tta_bench.engines.loop import work

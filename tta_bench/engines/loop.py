@@ -10,19 +10,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from tta_bench.engines import engine_class
 from tta_bench.engines.alive import FINISHED, REFUSED, STOPPED, Sign
-from tta_bench.engines.job import Entry, Expected, Job, JobFolder
+from tta_bench.engines.job import Entry, Job, JobFolder
 from tta_bench.engines.queue import Queue, Try
 from tta_bench.errors import RunStopped, UserError
+from tta_bench.isolation.pool import Workers
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.watcher import Watcher
-
-if TYPE_CHECKING:
-    from tta_bench.isolation.pool import Workers
 
 
 class Stopped(KeyboardInterrupt):
@@ -64,6 +61,9 @@ def work(folder: JobFolder, index: int, workers: Workers | None = None) -> int:
         # A scheduler such as Kubernetes starts a fixed number of workers, and would restart a failed one for ever.
         print(f"{line}: nothing to do", file=sys.stderr)
         return 0
+    workers = workers or Workers()
+    if not job.place.in_process:
+        workers.warm_up()  # before threads start and labels are read
     sign = Sign(folder.life_file(index))
     try:
         with sign.kept(), stopping() as is_asked_to_stop:
@@ -79,7 +79,7 @@ def work(folder: JobFolder, index: int, workers: Workers | None = None) -> int:
     return 0
 
 
-def _loop(job: Job, folder: JobFolder, index: int, workers: Workers | None, sign: Sign, stop: threading.Event) -> None:
+def _loop(job: Job, folder: JobFolder, index: int, workers: Workers, sign: Sign, stop: threading.Event) -> None:
     from tta_bench.runs.bind import Binder
     from tta_bench.runs.execute import Cells
     from tta_bench.runs.source_check import warn
@@ -88,8 +88,6 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers | None, sign
     binder = Binder(site, workers)
     queue = Queue(folder.store, job.cells, site.device, job.retries)
     watcher = SignWatcher(sign, queue, folder.name, index)
-    if not site.in_process:
-        binder.workers.warm_up()
     try:
         if job.warns and index == 0:
             warn([entry.spec for entry in job.cells], binder, folder.store, watcher)
@@ -97,10 +95,9 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers | None, sign
         while not stop.is_set() and (entry := queue.next(skip)) is not None:
             skip, watcher.entry = 0, entry
             sign.begin(entry.spec.digest, 0)  # should the worker die while it reads images and weights
-            found = Expected.of(binder.bind(entry.spec, watcher.on_cache).cell)
-            if line := entry.expected.mismatch(found, socket.gethostname()):
-                raise UserError(line)
-            if cells.find_or_run(entry.spec) is None:
+            binder.model(entry.spec)
+            binder.drop_weights()
+            if cells.find_or_run(entry.spec, entry.expected.require) is None:
                 sign.end(is_new=False)
             else:
                 queue.drop(entry)

@@ -64,21 +64,18 @@ class Queue:
     def next(self, skip: int = 0) -> Entry | None:
         """The next cell that nobody runs, or one of the `skip` after it; None if there is none."""
         self.look()
-        return next(iter(list(islice(self.free(), skip + 1))[-1:]), None)
+        free = (entry for entry, may_try in self.idle() if may_try)
+        return next(iter(list(islice(free, skip + 1))[-1:]), None)
 
-    def free(self) -> Iterator[Entry]:
-        """Cells that nobody runs, without those that have ended too many workers."""
+    def idle(self) -> Iterator[tuple[Entry, bool]]:
+        """Cells that nobody runs, and whether each may be tried: not if it has ended too many workers."""
         for entry in list(self.left.values()):
-            if not self.is_running(entry) and len(self.tries(entry)) <= self.retries:
-                yield entry
+            if not self.store.is_claimed(entry.expected.identity):
+                yield entry, len(self.tries(entry)) <= self.retries
 
     def drop(self, entry: Entry) -> None:
         """Leave a cell alone from now on."""
         self.left.pop(entry.spec.digest, None)
-
-    def is_running(self, entry: Entry) -> bool:
-        """Whether a living process has claimed a cell."""
-        return self.store.is_claimed(entry.expected.identity)
 
     def tries(self, entry: Entry) -> list[Try]:
         """The workers that have started a cell since its last record, oldest first."""

@@ -58,14 +58,17 @@ class Run:
 
 
 @contextmanager
-def start(options: RunOptions, command: list[str]) -> Iterator[Run]:
-    """Check a run and create its folder; `command` is noted there."""
+def start(options: RunOptions, command: list[str], *, forks: bool = False) -> Iterator[Run]:
+    """Check a run and create its folder; `command` is noted there.
+
+    With `forks` this process holds nothing but tta-bench, so that the first worker may be a copy of it.
+    """
     on_engine = options.on, options.gpus, options.slurm, options.gpus_per_cell, options.detach, (options.jobs or 1) > 1
     with Fleet(options) if any(on_engine) else nullcontext() as fleet:
-        yield _start(options, command, fleet)
+        yield _start(options, command, fleet, forks=forks)
 
 
-def _start(options: RunOptions, command: list[str], fleet: Fleet | None) -> Run:
+def _start(options: RunOptions, command: list[str], fleet: Fleet | None, *, forks: bool) -> Run:
     given = options.to_json()
     suite, options, chosen = resolve(options)
     requests, site = specs(suite, options), options.site
@@ -85,7 +88,7 @@ def _start(options: RunOptions, command: list[str], fleet: Fleet | None) -> Run:
         if fleet:
             fleet.check(requests, site, folder)
         else:
-            binder = _checked(requests, site)
+            binder = _checked(requests, site, forks=forks)
     old = Store(folder).set_aside() if options.fresh else None
     store = Store.create(folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
@@ -94,16 +97,17 @@ def _start(options: RunOptions, command: list[str], fleet: Fleet | None) -> Run:
     return Run(suite, requests, site, store, found, fleet, binder, old, damaged)
 
 
-def _checked(requests: list[CellSpec], site: Site) -> Binder:
+def _checked(requests: list[CellSpec], site: Site, *, forks: bool) -> Binder:
     """A binder whose site has everything that is requested."""
-    workers = Workers()
+    workers = Workers(forks=forks)
     if not site.in_process:
-        workers.warm_up()  # it imports torch while this process does
+        workers.warm_up()  # before this process reads images and labels
     from tta_bench.runs.bind import Binder
 
     binder = Binder(site, workers)
     try:
         binder.refuse_unfit(requests)
+        binder.drop_weights()
     except BaseException:
         workers.close()
         raise

@@ -207,14 +207,13 @@ class Supervisor:
         """How many cells nobody runs, at most so many; those that have ended too many workers are given up."""
         found: list[str] = []
         hopeless: list[Entry] = []
-        for digest, entry in self.queue.left.items():
+        for entry, may_try in self.queue.idle():
+            if may_try:
+                found.append(entry.spec.digest)
+            else:
+                hopeless.append(entry)
             if len(found) == most:
                 break
-            if not self.queue.is_running(entry):
-                if len(self.queue.tries(entry)) > self.queue.retries:
-                    hopeless.append(entry)
-                else:
-                    found.append(digest)
         self._read_records(now=True)  # a cell that has finished meanwhile had its record before its claim ended
         for entry in hopeless:
             if entry.spec.digest in self.queue.left:

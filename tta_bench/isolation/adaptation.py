@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from tta_bench.data import loading
-from tta_bench.isolation.adapter import Adapter, Setup
+from tta_bench.isolation.adapter import Adapter, Setup, start
 from tta_bench.isolation.logits import Answer, answer_of
 from tta_bench.isolation.prepared import Cost, State
 from tta_bench.isolation.side_effects import Watch, threads
 from tta_bench.isolation.standby import Standby
+from tta_bench.isolation.start import Start
 from tta_bench.measure import environment, flops, memory
 from tta_bench.measure.clock import Stopwatch
 from tta_bench.measure.cost import CostCounter
@@ -29,7 +30,7 @@ from tta_bench.records.live import Live, schedule_digest
 from tta_bench.records.record import Measured
 from tta_bench.streams.schedule import Schedule
 
-FEW = 50  # batches of a stream in which counting the operations of one batch more costs little
+WITNESSED = 100  # at most one image in so many is adapted to again, to count operations
 
 
 class Host(Protocol):
@@ -59,12 +60,16 @@ def adapt(setup: Setup, host: Host) -> Measured:
 
     Process state that the method changes is restored, so that it cannot affect another method's result.
     """
-    environment.start(setup.device)
+    start(setup)
     with restored() as changed:
         done = Pass(setup, host)
         done.run(host)
         measured = done.measured()
-        measured = replace(measured, remarks=[*measured.remarks, *done.uncounted_work()])
+        measured = replace(
+            measured,
+            start_changed=done.start.differing(),
+            remarks=[*measured.remarks, *done.uncounted_work()],
+        )
     left = [f"changed {name} (restored)" for name in changed]
     return replace(measured, remarks=[*measured.remarks, *left])
 
@@ -82,7 +87,7 @@ class Pass:
         self._prepared, self._cost = _prepare(session, host)
         if self._cost is not None:
             memory.start(device)  # the memory of preparing once is not the memory of adapting
-        self._watch = Watch(session.method, session.model, present)
+        self._watch = Watch(session.method, session.model, present, setup.model.network)
         self._adapting = Stopwatch(device)
         self.reading = Stopwatch(torch.device("cpu"))  # on a GPU, the next batch is copied meanwhile
         self.counted = CostCounter(session.model)
@@ -90,7 +95,9 @@ class Pass:
         self._laps: list[float] = []
         self._reset_batches: list[int] = []
         self._images = 0
+        self.start = Start(setup)
         self._last = torch.empty(0)
+        self._resets = 0  # of the method itself, before the stream last reset it
 
     def run(self, host: Host) -> None:
         """Answer all batches of a host."""
@@ -104,7 +111,12 @@ class Pass:
 
     def answer(self, batch: Tensor) -> Answer:
         """Answer one batch on the device, and adapt to it; `counted` must be open."""
-        turn = self._timetable.next()
+        if self.session.setup.resets_before(len(self._laps)):  # not timed
+            self._resets = self.own_resets
+            self.session.method.reset()
+        freeze = self.session.setup.running.freeze_after
+        is_frozen = freeze is not None and self._images >= freeze
+        turn = self._timetable.next(is_frozen=is_frozen or len(self._laps) in self.session.setup.probes)
         if turn == "adapt":
             logits = self._adapt(batch)
         else:
@@ -113,8 +125,14 @@ class Pass:
             self._laps.append(0.0)
         found = answer_of(logits, len(batch), self.session.setup.num_classes, after=self._images)
         self._images += len(batch)
+        self.start.keep(batch, found)
         self._last = batch
         return found
+
+    @property
+    def own_resets(self) -> int:
+        """How often the method itself has returned to the source weights."""
+        return self._resets + self.session.method.resets
 
     def _adapt(self, batch: Tensor) -> Tensor:
         counted, method = self.counted, self.session.method
@@ -132,11 +150,12 @@ class Pass:
 
     def measured(self) -> Measured:
         """What was measured over all batches so far, one at least."""
-        method, cost, is_live = self.session.method, self._cost, self.session.setup.live is not None
+        method, cost, setup = self.session.method, self._cost, self.session.setup
+        skips = setup.live is not None or setup.running.skips
         return Measured(
             score_point=method.score_point,
             needs_source=method.needs_source,
-            resets=method.resets,
+            resets=self.own_resets,
             reset_batches=self._reset_batches,
             seconds={
                 "adapt": self._adapting.total,
@@ -146,8 +165,8 @@ class Pass:
                 "build": self._building.total,
             },
             batch_seconds=self._laps,
-            adapted_batches=self._timetable.adapted if is_live else None,
-            schedule=schedule_digest(self._timetable.adapted) if is_live else "",
+            adapted_batches=self._timetable.adapted if skips else None,
+            schedule=schedule_digest(self._timetable.adapted) if skips else "",
             sample_forwards=self.counted.sample_forwards,
             sample_backwards=self.counted.sample_backwards,
             prepared=self._prepared,
@@ -161,13 +180,27 @@ class Pass:
     def uncounted_work(self) -> list[str]:
         """A remark if the method computes more than its passes show.
 
-        It adapts to the last batch again, when everything is measured: counting operations slows a batch down.
+        It adapts to the last batch again, when everything is measured: counting operations slows a batch down. Long
+        streams repeat the batch up to three times. Short ones take a part of it, and all of it if the part is
+        suspicious: work that a method does once per batch weighs more in a small one.
         """
-        session = self.session
-        times = 0 if session.setup.compile else min(3, 1 + len(self._laps) // FEW)
-        found = (flops.uncounted_forwards(session.model, session.adapt, self._last) for _ in range(times))
-        remark = flops.remark(max(found, default=0.0), session.method.computes_besides)
+        session, last = self.session, self._last
+        if session.setup.compile:
+            return []
+        worth = self._images // WITNESSED
+        if worth < len(last) and self._is_plain(last[: max(2, worth)]):
+            return []
+        times = max(1, min(3, worth // len(last)))
+        found = max(flops.uncounted_forwards(session.model, session.adapt, last) for _ in range(times))
+        remark = flops.remark(found, session.method.computes_besides)
         return [remark] if remark else []
+
+    def _is_plain(self, few: Tensor) -> bool:
+        """Whether the method shows no uncounted work on a few images."""
+        try:
+            return flops.uncounted_forwards(self.session.model, self.session.adapt, few) <= flops.TOLERATED
+        except Exception:  # it may need more images than these; the whole batch it could take before
+            return False
 
 
 def _prepare(session: Adapter, host: Host) -> tuple[str, Cost | None]:

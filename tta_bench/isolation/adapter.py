@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from tta_bench.data import loading
 from tta_bench.data.images import ImageSet
 from tta_bench.errors import UserError
+from tta_bench.measure import environment
 from tta_bench.method import Method
 from tta_bench.models.precision import autocast, compiled
 from tta_bench.models.source import SourceModel
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 from tta_bench.registry import build_method
+from tta_bench.streams.scenarios import PLAIN, Running
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,19 @@ class Setup(Asked):
     device: torch.device
     model_name: str = ""  # by which another process can load the model
     live: Live | None = None  # None: the stream waits, and the method adapts to every batch
+    running: Running = PLAIN
+    probes: tuple[int, ...] = ()  # batches that are only predicted
+    resets: tuple[int, ...] = ()  # batches before which the method is reset, beside those of `running`
+
+    def resets_before(self, batch: int) -> bool:
+        """Whether the stream resets the method before this batch."""
+        every = self.running.reset_every
+        return batch in self.resets or (every > 0 and batch > 0 and batch % every == 0)
+
+
+def start(setup: Setup) -> None:
+    """Make the device ready for a method, and the way in which it computes."""
+    environment.start(setup.device, tf32=setup.tf32, deterministic=setup.deterministic)
 
 
 class Adapter:
@@ -44,6 +59,7 @@ class Adapter:
     def __init__(self, setup: Setup, *, shares_weights: bool = False, built: Method | None = None) -> None:
         """With `shares_weights` the model's weights are not copied, so nothing may be adapted."""
         self.setup = setup
+        start(setup)
         if built is not None:
             self.model, self.method = built.model, built
             return
@@ -57,8 +73,8 @@ class Adapter:
             batch_size=setup.batch_size,
             params=setup.settings,
         )
-        if setup.live is not None:
-            _require_predict(self.method, setup.live)
+        if setup.live is not None or setup.running.skips:
+            _require_predict(self.method, setup.live or Live(), skips=setup.running.skips)
 
     def prepare(self, source: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
         """Give source batches to a method that needs them, and their labels to one that uses them."""
@@ -76,15 +92,15 @@ class Adapter:
             return self.method.adapt(batch)
 
 
-def _require_predict(method: Method, live: Live) -> None:
+def _require_predict(method: Method, live: Live, *, skips: bool) -> None:
     """Refuse a method that could not answer a batch without adapting."""
     cls = type(method)
     is_default = cls.predict is Method.predict and cls.features is Method.features
-    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1
+    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1 or skips
     if needs_it and is_default and not isinstance(getattr(method, "model", None), nn.Module):
         raise UserError(
-            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy: "
-            f"define predict, or use --busy source"
+            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer without adapting: "
+            f"define predict, or use --busy source or a stream without freeze and remember"
         )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tta_bench.errors import CellFailed
+from tta_bench.simulated import Simulated
 
 TOP = 5
 
@@ -46,7 +47,7 @@ def answer_of(logits: object, images: int, num_classes: int, *, after: int) -> A
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise CellFailed(f"adapt returned {got} after {after} images, expected logits of shape {expected}")
     # A lazy tensor would compute outside the timer, when it is scored.
-    if type(logits) is not Tensor or not logits.is_floating_point():
+    if type(logits) not in (Tensor, Simulated) or not logits.is_floating_point():
         raise CellFailed(f"adapt returned a {type(logits).__name__} of {logits.dtype}, expected floats in a Tensor")
     if logits.requires_grad:
         raise CellFailed("adapt returned logits with a graph: detach them")

@@ -6,14 +6,11 @@ behind can touch another result; a spare worker is started in advance, since imp
 
 from __future__ import annotations
 
-import json
 import math
 import mmap
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,7 +23,7 @@ import msgspec
 
 from tta_bench import registry
 from tta_bench.errors import CellFailed, RunStopped
-from tta_bench.isolation import messages
+from tta_bench.isolation import messages, processes
 from tta_bench.isolation.messages import (
     Answered,
     Batch,
@@ -50,12 +47,6 @@ SLOTS = 3  # batches in shared memory: one in use, one waiting, one being writte
 PATIENCE = 600.0  # seconds that a method may take for one batch, or a worker to start
 LONGEST = 2e6  # seconds to wait for one message: the system's timers overflow after 25 days
 
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from tta_bench.system import die_with_parent; die_with_parent(); "  # first: importing torch takes seconds
-    "from tta_bench.isolation.child import main; main(int(sys.argv[2]), int(sys.argv[3]))"
-)
-
 
 class WorkerDied(CellFailed):
     """A worker's process ended in the middle of a cell."""
@@ -72,13 +63,15 @@ class MethodRaised(CellFailed):
 class Workers:
     """The workers of one run: at most one that is warm, and one spare."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, forks: bool = False) -> None:
+        """With `forks` the first one is a copy of this process, which must not hold labels yet."""
+        self._forks = forks
         self._warm: Worker | None = None  # has run nothing but built-in methods
         self._spare: Worker | None = None  # has run nothing
 
     def warm_up(self) -> None:
-        """Start the first worker, which imports torch while the host checks data and settings."""
-        self._spare = self._spare or Worker()
+        """Start the first worker: a copy that shares this process's torch, or one that imports it meanwhile."""
+        self._spare = self._spare or Worker(forked=self._forks and processes.can_fork())
 
     def adapt(self, host: WorkHost, time_limit: float | None = None, patience: float = PATIENCE) -> Measured:
         """Adapt in a worker. CellFailed if the method failed, hung, or ended its process.
@@ -121,16 +114,11 @@ class Workers:
 class Worker:
     """One worker process, and the memory that it shares with this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, forked: bool = False) -> None:
         self._connection, theirs = Pipe()
         self._memory = _Memory()
-        words = [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno()), str(self._memory.file)]
-        self._process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(), self._memory.file),
-            start_new_session=True,  # Ctrl-C is for the host alone
-        )
+        start = processes.fork if forked else processes.start
+        self._process = start(theirs.fileno(), self._memory.file)
         theirs.close()
 
     def adapt(self, host: WorkHost, time_limit: float | None, patience: float = PATIENCE) -> Measured:
@@ -166,6 +154,7 @@ class Worker:
         self._connection.close()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)  # and what a method started
+        self._process.kill()  # a copy may not have its own group yet
         self._process.wait()
         self._memory.close()
 

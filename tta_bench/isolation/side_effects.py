@@ -16,21 +16,23 @@ from torch import Tensor, nn
 from tta_bench.errors import CellFailed
 from tta_bench.method import Method
 
+_SAME = torch.empty(0)
 _HOOKS = sorted(name for name in vars(nn.Module()) if name.endswith("_hooks"))
 
 
 class Watch:
     """Notes what a method did besides adapting, with one remark for each kind of violation."""
 
-    def __init__(self, method: Method, model: nn.Module, present: Set[threading.Thread]) -> None:
-        """`present` are the threads that ran before the method was built."""
+    def __init__(self, method: Method, model: nn.Module, present: Set[threading.Thread], source: nn.Module) -> None:
+        """`present` are the threads that ran before the method was built; `model` was copied from `source`."""
         require_plain_values(method)
         self.remarks: list[str] = [method.caveat] if method.caveat else []
         self._note_threads(present)
         self._model = model
         free = set(map(id, method.adapted_parameters().values()))
         self._free = {name for name, parameter in model.named_parameters() if id(parameter) in free}
-        self._sums = self._checksums()
+        self._source = dict(source.named_parameters())
+        self._before = self._weights()
         self._hooks = hooks(model)
 
     @contextmanager
@@ -44,7 +46,7 @@ class Watch:
 
     def close(self) -> list[str]:
         """All remarks, after a final check of weights and hooks."""
-        before, now = self._sums, self._checksums()
+        before, now = self._before, self._weights()
         changed = sum(not torch.equal(before[name], now[name]) for name in before.keys() & now.keys())
         changed += len(before.keys() ^ now.keys())  # added or removed
         if changed:
@@ -54,9 +56,19 @@ class Watch:
         return self.remarks
 
     @torch.no_grad()
-    def _checksums(self) -> dict[str, Tensor]:
-        """Sums for each weight that the method declares unchanged; the last one depends on the order of its values."""
-        return {name: _sums(parameter) for name, parameter in self._model.named_parameters() if name not in self._free}
+    def _weights(self) -> dict[str, Tensor]:
+        """What identifies each weight that the method declares unchanged: nothing if it is the source's, else sums.
+
+        Comparing takes a twentieth of the time of sums.
+        """
+        held = {name: weight for name, weight in self._model.named_parameters() if name not in self._free}
+        return {name: _SAME if self._is_source(name, weight) else _sums(weight) for name, weight in held.items()}
+
+    def _is_source(self, name: str, weight: Tensor) -> bool:
+        source = self._source.get(name)
+        if source is None or (source.device, source.dtype) != (weight.device, weight.dtype):
+            return False
+        return source.data_ptr() != weight.data_ptr() and torch.equal(source, weight)  # not with itself
 
     def _note_threads(self, before: Set[threading.Thread]) -> None:
         if threads() - before:
@@ -81,9 +93,10 @@ def hooks(model: nn.Module) -> dict[str, list[Any]]:
 
 
 def _sums(parameter: Tensor) -> Tensor:
+    """Sums of a weight; the last one depends on the order of its values."""
     values = parameter.double().flatten()
     ramp = torch.linspace(1, 2, len(values), dtype=values.dtype, device=values.device)
-    return torch.stack([values.sum(), values.square().sum(), values @ ramp])
+    return torch.stack([values.sum(), values.square().sum(), values @ ramp]).cpu()
 
 
 def require_plain_values(method: Method) -> None:

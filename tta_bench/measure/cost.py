@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -33,8 +34,8 @@ class CostCounter:
 
     def __enter__(self) -> CostCounter:
         self._handles = [
-            self._entrance.register_forward_pre_hook(self._on_forward),
-            self._classifier.register_forward_pre_hook(self._on_features),
+            self._entrance.register_forward_pre_hook(_outside_graphs(self._on_forward)),
+            self._classifier.register_forward_pre_hook(_outside_graphs(self._on_features)),
             register_optimizer_step_post_hook(self._on_step),
         ]
         return self
@@ -54,13 +55,10 @@ class CostCounter:
         finally:
             self._is_paused = False
 
-    # Both stay outside compiled graphs: inside, each count would be a constant, and each new value a new graph.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _on_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if not self._is_paused:
             self.sample_forwards += len(args[0])
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _on_features(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         features = args[0]
         if features.requires_grad:
@@ -71,6 +69,17 @@ class CostCounter:
 
     def _on_step(self, *optimizer: Any) -> None:
         self.optimizer_steps += 1
+
+
+def _outside_graphs(hook: Callable[..., None]) -> Callable[..., None]:
+    """Keep a hook out of compiled graphs: inside, each count would be a constant, and each new value a new graph.
+
+    Only where the compiler is in use: importing it takes 1.2 s of CPU time and 84 MB.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return hook
+    outside: Callable[..., None] = torch.compiler.disable(hook)
+    return outside
 
 
 def classifier(model: nn.Module) -> nn.Module:

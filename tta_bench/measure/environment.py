@@ -7,6 +7,7 @@ import os
 import platform
 import socket
 import subprocess
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,14 +16,19 @@ from typing import Any
 import torch
 
 import tta_bench
+from tta_bench import simulated
 from tta_bench.errors import UserError
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "pillow")
+SIMULATED = "simulated"  # the device of records that were made without a GPU
 SHARED = "TTA_BENCH_SHARED_DEVICE"  # set by engines that run several jobs on one device
 
 
 def pick_device(name: str) -> torch.device:
     """The device by name; "auto" picks a GPU if there is one. Raises UserError for a missing device."""
+    simulated.switch_on_if_asked()
+    if name == SIMULATED and simulated.is_on():  # as records made on one name their device
+        name = "cuda"
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -40,20 +46,39 @@ def pick_device(name: str) -> torch.device:
         raise UserError(f"device '{name}' is not supported: expected auto, cpu, cuda, cuda:N or mps")
     if not available[device.type]:
         raise UserError(f"device '{name}' is not available: this machine has {_devices()}")
-    if device.type == "cuda" and device.index is not None:
-        torch.cuda.set_device(device)  # a method's own `.cuda()` then uses this GPU, not the first
     return device
 
 
-def start(device: torch.device) -> None:
-    """Make a GPU the current one and start its driver, which opens files and sets variables at its first use.
+def started(name: str) -> torch.device:
+    """The device by name, ready to compute on."""
+    device = pick_device(name)
+    start(device)
+    return device
 
-    Before anything is compared: these files and variables are no method's. A method's own `.cuda()` uses this GPU.
+
+def start(device: torch.device, *, tf32: bool = False, deterministic: bool = False) -> None:
+    """Make a GPU the current one, start its driver, and set how this process computes on it.
+
+    Before anything is compared: the driver opens files and sets variables at its first use, which are no method's. A
+    method's own `.cuda()` uses this GPU. Without `tf32`, products have the precision of float32, which torch by itself
+    grants to matrices only. With `deterministic`, an operation that may sum in any order is an error.
     """
-    if device.type == "cuda":
-        torch.cuda.init()
-        torch.cuda.set_device(torch.cuda.current_device() if device.index is None else device.index)
-        torch.cuda.synchronize(device)
+    simulated.switch_on_if_asked()
+    if device.type != "cuda":
+        return
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when a process first multiplies
+    torch.cuda.init()
+    torch.cuda.set_device(torch.cuda.current_device() if device.index is None else device.index)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    torch.backends.cudnn.deterministic = deterministic
+    torch.use_deterministic_algorithms(deterministic)
+    torch.cuda.synchronize(device)
+
+
+def kind(device: torch.device) -> str:
+    """The kind of device that a cell's identity names: a simulated GPU is none of CUDA's."""
+    return SIMULATED if device.type == "cuda" and simulated.is_on() else device.type
 
 
 def release(device: torch.device) -> None:
@@ -71,13 +96,40 @@ def describe(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": _versions(),
-        "device": device.type,
+        "device": kind(device),
         "device_name": device_name(device),
         "host": socket.gethostname(),
         "shared": is_shared(device),
         "threads": torch.get_num_threads(),
         "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", ""),  # how long idle threads spin; changes times
+        **({"gpu": _gpu(device)} if device.type == "cuda" else {}),
     }
+
+
+def _gpu(device: torch.device) -> dict[str, Any]:
+    """What may change the bits of a result on a GPU, besides its name."""
+    facts = torch.cuda.get_device_properties(device)
+    return {
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "driver": _driver(),
+        "capability": f"{facts.major}.{facts.minor}",
+        "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+@cache
+def _driver() -> str | None:
+    """The version of NVIDIA's driver: the module's, or where there is none, as in WSL2, what nvidia-smi says."""
+    with suppress(OSError):
+        return Path("/sys/module/nvidia/version").read_text().strip()
+    ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(ask, capture_output=True, text=True, timeout=10).stdout.split()
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found[0] if found else None
 
 
 def device_name(device: torch.device) -> str:

@@ -71,14 +71,15 @@ class _Counter(TorchDispatchMode):
 
 def uncounted_forwards(model: nn.Module, adapt: Callable[[Tensor], Tensor], batch: Tensor) -> float:
     """Forward passes per image that `adapt` computes without passing the model's entrance; adapts once."""
+    few = batch[:2]  # operations are proportional to images; BatchNorm in training mode needs two
     with torch.no_grad(), _Counter(model) as plain:
-        model(batch)
+        model(few)
     with CostCounter(model) as counted, _Counter(model) as adapting:
         adapt(batch)
-    one = plain.flops.inside + plain.flops.outside
+    one = max((plain.flops.inside + plain.flops.outside) / len(few), 1)  # of one image
     # Work in a hook of the model is inside: a pass with more than twice the operations of a plain one hides some.
-    hidden = max(0, adapting.flops.inside - 2 * one * counted.sample_forwards // len(batch))
-    return (adapting.flops.outside + hidden) / max(one, 1)
+    hidden = max(0.0, adapting.flops.inside - 2 * one * counted.sample_forwards)
+    return (adapting.flops.outside + hidden) / (one * len(batch))
 
 
 def remark(forwards: float, declared: str) -> str:

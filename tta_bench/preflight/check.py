@@ -35,7 +35,7 @@ def check(
 
     `data` returns the results in the data, if another process checks it.
     """
-    found, binder = CheckResults(), Binder(site)
+    found, binder, options = CheckResults(), Binder(site), options.for_suite(suite)
     device = found.note("device", lambda: binder.device, lambda d: f"{d} ({environment.device_name(d)})")
     if options.amp and device is not None:
         found.note("--amp", lambda: refuse_missing_bf16(device), lambda _: "bf16 works")
@@ -126,7 +126,7 @@ def _try_methods(found: CheckResults, rows: Sequence[Row], probe: CellSpec, bind
             return f"{adapted}; not tried, {numbers:,} weights are slow on a CPU"
         if not has_images or (session.method.needs_source and not has_source):
             return f"{adapted}; not tried, its images are missing"
-        return f"{adapted}; tried on {try_out(binder.bind(spec), session)} images of {spec.name}"
+        return f"{adapted}; tried on {try_out(binder.bind(spec), session)}"
 
     for row in rows:
         found.note(f"{row.label} on {model.name}", lambda row=row: attempt(row), str)  # type: ignore[misc]

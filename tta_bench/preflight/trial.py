@@ -16,15 +16,16 @@ from tta_bench.errors import CellFailed, UserError, third_party
 from tta_bench.isolation.adapter import Adapter
 from tta_bench.isolation.host import Work
 from tta_bench.isolation.logits import answer_of
+from tta_bench.isolation.start import Start
 
 BATCH = 2  # images: enough to see shapes, few enough for a large model on a CPU
 BATCHES = 2  # the second shows what the first update broke
 
 
-def try_out(work: Work, session: Adapter) -> int:
-    """Prepare and adapt as a cell would; returns the number of images, or raises UserError."""
+def try_out(work: Work, session: Adapter) -> str:
+    """Prepare and adapt as a cell would; says on how many images and where the method starts, or raises UserError."""
     stream, setup = work.stream, work.setup
-    images = 0
+    images, start = 0, Start(setup)
     order = list(stream.batches(min(BATCH, setup.batch_size)))[:BATCHES]
     source = work.source_images
     if source is not None:
@@ -36,11 +37,13 @@ def try_out(work: Work, session: Adapter) -> int:
         with third_party("adapt failed"):
             logits = session.adapt(batch)
         try:
-            answer_of(logits, len(indices), setup.num_classes, after=images)
+            start.keep(batch, answer_of(logits, len(indices), setup.num_classes, after=images))
         except CellFailed as error:
             raise UserError(str(error)) from error
         images += len(indices)
-    return images
+    changed = start.differing() if session.method.score_point == "pre-update" else 0
+    unlike = f"; before its first update, {changed} of {len(order[0])} answers differ from Source's"
+    return f"{images} images of {work.cell.name}{unlike if changed else ''}"
 
 
 def _read(images: ImageSet, order: Sequence[NDArray[np.int64]], work: Work) -> list[Tensor]:

@@ -19,6 +19,8 @@ class Asked:
     )
     amp: Literal["bf16"] | None = option(None, "adapt in mixed precision; changes results slightly", choices=("bf16",))
     compile: bool = option(False, "compile the model: slower start, faster batches")
+    tf32: bool = option(False, "GPUs: multiply in TF32 (10 bits of precision): faster, changes results slightly")
+    deterministic: bool = option(False, "GPUs: the same bits in every run, by slower kernels")
 
     @property
     def mode(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -93,7 +94,8 @@ class Cell:
     @property
     def slug(self) -> str:
         """A readable file name, unique to this cell."""
-        return f"{self.spec.method}--{self.name}--seed{self.spec.seed}--{self.key[:12]}"
+        name = re.sub(r"[^\w.+-]", "-", self.name)[:100]
+        return f"{self.spec.method}--{name}--seed{self.spec.seed}--{self.key[:12]}"
 
     def flat(self) -> dict[str, Any]:
         """What identifies this cell, by name: the form of keys and files."""

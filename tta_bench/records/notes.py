@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tta_bench.checked import validate
 from tta_bench.errors import UserError
-from tta_bench.files import create_whole, write_whole
+from tta_bench.files import create_whole, now, write_whole
 from tta_bench.records.folder import RunFolder
 from tta_bench.records.reading import read_json, read_small
 
@@ -33,47 +33,54 @@ class Command:
     options: dict[str, Any] = field(default_factory=dict)  # of `run`, where they are not at their defaults
 
 
-def create_manifest(run: RunFolder, manifest: Manifest) -> None:
-    """Write the manifest of a new folder; an existing one stays."""
-    create_whole(run.manifest, _json(asdict(manifest)))
+class Notes(RunFolder):
+    """A run folder with what is noted in it."""
 
+    def create_manifest(self, manifest: Manifest) -> None:
+        """Write the manifest of a new folder; an existing one stays."""
+        create_whole(self.manifest, _json(asdict(manifest)))
 
-def read_manifest(run: RunFolder) -> Manifest:
-    try:
-        return validate.read(Manifest, read_json(run.manifest), str(run.manifest))
-    except UserError as error:
-        raise UserError(f"{error}: restore it, or start over with --fresh") from error
+    def read_manifest(self) -> Manifest:
+        try:
+            return validate.read(Manifest, read_json(self.manifest), str(self.manifest))
+        except UserError as error:
+            raise UserError(f"{error}: restore it, or start over with --fresh") from error
 
+    def note_command(
+        self,
+        command: list[str],
+        tasks: Sequence[str],
+        methods: Sequence[str],
+        chosen: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Save a command, the order of its tasks and methods for reports, how settings were chosen, and its options."""
+        rows = tuple(tasks), tuple(methods), dict(chosen or {}), dict(options or {})
+        with self.writing():
+            write_whole(self.new_command_file(), _json(asdict(Command(now(), tuple(command), *rows))))
 
-def write_command(run: RunFolder, command: Command) -> None:
-    with run.writing():
-        write_whole(run.new_command_file(), _json(asdict(command)))
+    def past_commands(self) -> list[Command]:
+        """The commands that ran in this folder, oldest first."""
+        try:
+            files = sorted(self.commands.glob("[!.]*.json"))
+            return [validate.read(Command, read_json(file), str(file)) for file in files]
+        except UserError as error:
+            raise UserError(f"{error}: delete it, only the order of rows depends on it") from error
 
+    def note_warnings(self, found: Mapping[str, str]) -> None:
+        """Save a warning for each of these weights; an empty text removes the warning."""
+        for weights, warning in found.items():
+            file = self.warning_file(weights)
+            with self.writing():
+                if warning:
+                    write_whole(file, f"{warning}\n".encode())
+                else:
+                    file.unlink(missing_ok=True)
 
-def read_commands(run: RunFolder) -> list[Command]:
-    """The commands that ran in a folder, oldest first."""
-    try:
-        files = sorted(run.commands.glob("[!.]*.json"))
-        return [validate.read(Command, read_json(file), str(file)) for file in files]
-    except UserError as error:
-        raise UserError(f"{error}: delete it, only the order of rows depends on it") from error
-
-
-def write_warnings(run: RunFolder, found: Mapping[str, str]) -> None:
-    """Save a warning for each of these weights; an empty text removes the warning."""
-    for weights, warning in found.items():
-        file = run.warning_file(weights)
-        with run.writing():
-            if warning:
-                write_whole(file, f"{warning}\n".encode())
-            else:
-                file.unlink(missing_ok=True)
-
-
-def read_warnings(run: RunFolder) -> dict[str, str]:
-    """The saved warnings, by the hash of the weights."""
-    files = sorted(run.warning_files.glob("[!.]*.txt"))
-    return {file.stem: read_small(file).decode(errors="replace").strip() for file in files}
+    def warnings(self) -> dict[str, str]:
+        """The saved warnings, by the hash of the weights."""
+        files = sorted(self.warning_files.glob("[!.]*.txt"))
+        return {file.stem: read_small(file).decode(errors="replace").strip() for file in files}
 
 
 def _json(content: Any) -> bytes:

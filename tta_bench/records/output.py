@@ -8,14 +8,14 @@ from pathlib import Path
 from tta_bench.errors import UserError
 from tta_bench.files import folder_below
 from tta_bench.records.folder import RunFolder
-from tta_bench.records.notes import read_manifest
+from tta_bench.records.notes import Notes
 
 
 def refuse_unfit(folder: Path, suite: str) -> None:
     """Refuse an unusable output folder before anything runs; changes nothing."""
     if folder.is_dir():
-        run = RunFolder(folder)
-        owner = read_manifest(run).suite if run.manifest.exists() else None
+        run = Notes(folder)
+        owner = run.read_manifest().suite if run.manifest.exists() else None
         if owner not in (None, suite):
             raise UserError(f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out")
         refuse_other_files(folder)

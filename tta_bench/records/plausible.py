@@ -45,10 +45,9 @@ def _bad_schedule(record: Record) -> str:
     """What is wrong with the batches that a record of a live stream says were adapted to."""
     measured = record.measured
     adapted = measured.adapted_batches
-    if (adapted is None) != (record.cell.spec.live is None):
-        return "adapted_batches and live must both be set, or neither"
+    live = record.cell.spec.live
     if adapted is None:
-        return ""
+        return "" if live is None else "adapted_batches must be set for a live stream"
     if adapted != sorted(set(adapted)) or not adapted or adapted[-1] >= len(measured.batch_seconds):
         return f"adapted_batches: expected some of its {len(measured.batch_seconds)} batches, in order"
     return "" if measured.schedule == schedule_digest(adapted) else "its schedule is not that of its adapted_batches"

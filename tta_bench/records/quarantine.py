@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from tta_bench.errors import UserError
+from tta_bench.records.cell import Cell
 from tta_bench.records.folder import RunFolder
 from tta_bench.records.reading import read_record
 from tta_bench.records.record import OtherSchema
@@ -27,29 +28,34 @@ def move_run(folder: Path) -> Path:
     return target
 
 
-def move_damaged(run: RunFolder) -> list[Path]:
-    """Move damaged records and their predictions aside; returns their new paths.
+class Quarantine(RunFolder):
+    """A run folder from which damaged files can be moved aside."""
 
-    A record of another version is not damaged: it stays, and reading it raises OtherSchema.
-    """
-    moved = []
-    for path in run.record_files():
-        try:
-            read_record(path)
-        except OtherSchema:
-            continue
-        except UserError:
-            moved += move_cell(run, path)
-    return moved
+    def set_damaged_aside(self) -> list[Path]:
+        """Move damaged records and their predictions aside; returns their new paths.
 
+        A record of another version is not damaged: it stays, and reading it raises OtherSchema.
+        """
+        moved = []
+        for path in self.record_files():
+            try:
+                read_record(path)
+            except OtherSchema:
+                continue
+            except UserError:
+                moved += self._set_aside(path)
+        return moved
 
-def move_cell(run: RunFolder, record: Path) -> list[Path]:
-    """Move the file of a record and its predictions aside; returns their new paths."""
-    moved = []
-    with run.writing():
-        run.damaged.mkdir(exist_ok=True)
-        for path in (record, record.with_suffix(".npy")):
-            names = (run.damaged / (path.name if number == 0 else f"{path.name}.{number}") for number in count())
-            if path.exists():
-                moved.append(path.rename(next(name for name in names if not name.exists())))
-    return moved
+    def set_cell_aside(self, cell: Cell) -> list[Path]:
+        """Move a cell's record and predictions aside; returns their new paths."""
+        return self._set_aside(self.record_file(cell.slug))
+
+    def _set_aside(self, record: Path) -> list[Path]:
+        moved = []
+        with self.writing():
+            self.damaged.mkdir(exist_ok=True)
+            for path in (record, record.with_suffix(".npy")):
+                names = (self.damaged / (path.name if number == 0 else f"{path.name}.{number}") for number in count())
+                if path.exists():
+                    moved.append(path.rename(next(name for name in names if not name.exists())))
+        return moved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -52,11 +53,12 @@ class Measured:
 
     score_point: str = ""
     needs_source: bool = False
+    start_changed: Whole | None = None  # answers to the first batch that are not Source's; None: not compared
     resets: Whole = 0
     reset_batches: list[Whole] = field(default_factory=list)  # the batches after which the method reset itself, from 0
     seconds: dict[str, Seconds] = field(default_factory=dict)  # adapt, first_batch, load, prepare, build
     batch_seconds: list[Seconds] = field(default_factory=list)  # inside adapt; 0 for a batch that was only predicted
-    adapted_batches: list[Whole] | None = None  # of a live stream, from 0; None: all
+    adapted_batches: list[Whole] | None = None  # of a live or frozen stream, from 0; None: all
     schedule: str = ""  # digest of these
     sample_forwards: Whole = 0  # inside adapt
     sample_backwards: Whole = 0
@@ -133,20 +135,26 @@ class Record(_Ended):
         laps, size = self.measured.batch_seconds, self.cell.spec.batch_size
         adapted = self.measured.adapted_batches
         timed = [batch for batch in (range(len(laps)) if adapted is None else adapted) if batch > 0] or [0]
-        last = len(laps) - 1
-        images = sum(self.scores.samples - size * last if batch == last else size for batch in timed)
+        last, samples = len(laps) - 1, self.scores.samples
+        if adapted is None:  # batches that end with tasks may be short anywhere
+            images: float = samples - size if last else samples
+        elif len(laps) == math.ceil(samples / size):
+            images = sum(samples - size * last if batch == last else size for batch in timed)
+        else:
+            images = len(timed) * samples / len(laps)
         return 1000 * sum(laps[batch] for batch in timed) / max(images, 1)
 
     def to_bytes(self) -> bytes:
         """The content of a record's file: flat JSON whose last entry is a digest of all bytes before it."""
         cell, measured = self.cell.flat(), asdict(self.measured)
-        live, remarks = self.cell.spec.live, measured.pop("remarks")
+        live, remarks, start = self.cell.spec.live, measured.pop("remarks"), measured.pop("start_changed")
         content = {
             "cell": {**cell, "live": live and asdict(live)},
             **{name: getattr(self, name) for name in ("label", "status", "reason", "traceback")},
             **asdict(self.scores),
             **measured,
             **{"finished_at": self.finished_at, "remarks": remarks, "predictions": self.predictions},
+            **({} if start is None else {"start_changed": start}),  # records before it keep their bytes
             **{"schema": SCHEMA, "key": self.cell.key},
         }
         body = (json.dumps(content, indent=1).removesuffix("\n}") + ",\n ").encode()

@@ -20,6 +20,10 @@ from tta_bench.records.live import Live
 
 Short = Annotated[str, Meta(max_length=1000, title="text of at most 1,000 characters")]
 Label = Annotated[str, Meta(min_length=1, max_length=1000, title="text of at most 1,000 characters")]
+# A composition, as in continual+dirichlet:0.1,slots=10; also a part of file names, where its other marks become "-".
+ScenarioName = Annotated[
+    str, Meta(pattern=r"^\w[\w.+:,=-]*\Z", max_length=200, title="a scenario's name of at most 200 characters")
+]
 Tasks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1000)]
 
 
@@ -31,7 +35,7 @@ class CellSpec(Asked):
     suite_version: Whole
     data: dict[str, Any]  # the suite's data block
     tasks: Tasks  # of this stream: one, or all if the scenario joins them
-    scenario: Name
+    scenario: ScenarioName
     seed: Seed
     label: Label = field(compare=False)  # of the row in tables: the method's name, or a suite's name for a variant
     method: Name

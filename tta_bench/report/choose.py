@@ -20,11 +20,13 @@ from tta_bench.records.record import Record
 from tta_bench.report.comparable import table_of
 from tta_bench.report.current import recency
 from tta_bench.report.rows import Comparison, by_table, compare, counted
+from tta_bench.streams.composition import presets_of
+from tta_bench.streams.scenarios import SCENARIOS
 
 Filter = tuple[str, str]  # a key of KEYS and a value, as in ("limit", "64")
 
 KEYS: dict[str, Callable[[Record], tuple[str, ...]]] = {
-    "scenario": lambda r: _each_once(r.cell.conditions.scenario, r.cell.spec.scenario),
+    "scenario": lambda r: _each_once(r.cell.conditions.scenario, r.cell.spec.scenario, *_presets(r)),
     "limit": lambda r: (_limit(r.cell.spec.limit),),
     "batch_size": lambda r: (str(r.cell.spec.batch_size),),
     "model": lambda r: (r.cell.spec.model,),
@@ -183,6 +185,12 @@ def _limit(limit: int | None) -> str:
 
 def _speed(record: Record) -> tuple[str, ...]:
     return (f"{record.cell.spec.live.speed:g}",) if record.cell.spec.live and record.cell.spec.live.speed else ()
+
+
+def _presets(record: Record) -> list[str]:
+    """The presets that name a record's composition."""
+    name = record.cell.spec.scenario
+    return [] if name in SCENARIOS else presets_of(name)
 
 
 def _each_once(*values: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 from tta_bench import plugins
 from tta_bench.errors import UserError, reason, some
 from tta_bench.measure import confidence
+from tta_bench.measure.correlation import correlation
 from tta_bench.notes import Note, warning
 from tta_bench.plugins import Group
 from tta_bench.records.predictions import Predictions
@@ -168,5 +169,23 @@ SUREST_HALF = Metric(
     "accuracy on the half of the images with the highest confidence",
     digits=1,
     better="higher",
+)
+WORST_TASK = Metric(
+    lambda _, record: 100 * min(record.scores.task_top1.values()),
+    "worst task %",
+    "accuracy on the worst task of a stream",
+    digits=1,
+    better="higher",
+)
+RUN_LENGTH = Metric(
+    lambda found, _: correlation(found.label).run,
+    "run length",
+    "images of one class in a row, on average; a property of the stream",
+)
+TOP_64 = Metric(
+    lambda found, _: 100 * correlation(found.label).top,
+    "top of 64 %",
+    "share of the commonest class in windows of 64 images; a property of the stream",
+    digits=1,
 )
 OWN = {"worst-class": WORST_CLASS, "brier": BRIER, "aurc": AURC, "surest-half": SUREST_HALF}

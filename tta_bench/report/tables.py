@@ -68,10 +68,11 @@ def accuracy_table(comparison: Comparison) -> Table:
         scoring_note(comparison),
         *_failures(comparison),
         *_remarks(comparison),
+        *_starts(comparison),
         *_resets(comparison),
     )
     notes = (*comparison.notes, *own, *names.legend(tasks))
-    return Table(f"{comparison.suite}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
+    return Table(f"{comparison.caption}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
 
 
 def ablation_table(comparison: Comparison) -> Table:
@@ -84,7 +85,7 @@ def ablation_table(comparison: Comparison) -> Table:
         variant = f"{cell.spec.method}: {settings}" if settings else cell.spec.method
         rows.append((row.label, (average(row, comparison.tasks), *entries(more, row, context), Value(word=variant))))
     notes = (*comparison.notes, _seed_note(comparison), scoring_note(comparison))
-    title = f"{comparison.suite}: average accuracy (%) over {len(comparison.tasks)} tasks"
+    title = f"{comparison.caption}: average accuracy (%) over {len(comparison.tasks)} tasks"
     return Table(title, ("Avg.", *(column.head for column in more), "variant"), mark_best(rows, 1), notes)
 
 
@@ -115,7 +116,7 @@ def _of_columns(place: Place, title: str, context: Context, notes: tuple[Note, .
     comparison = context.comparison
     columns = columns_at(place, comparison)
     rows = tuple((row.label, entries(columns, row, context, failed)) for row in comparison.rows)
-    return Table(f"{comparison.suite}: {title}", tuple(column.title for column in columns), rows, notes)
+    return Table(f"{comparison.caption}: {title}", tuple(column.title for column in columns), rows, notes)
 
 
 def over_seeds(row: Row, task: str) -> Value:
@@ -158,6 +159,23 @@ def _remarks(comparison: Comparison) -> list[Note]:
     """What methods did besides adapting, each once."""
     found = {f"{row.label}: {remark}." for row in comparison.rows for r in row.done for remark in r.measured.remarks}
     return [warning(text) for text in sorted(found)]
+
+
+def _starts(comparison: Comparison) -> list[Note]:
+    """Rows that answer unlike Source before their first update."""
+    found = []
+    for row in comparison.rows:
+        compared = [
+            r for r in row.done if r.measured.score_point == "pre-update" and r.measured.start_changed is not None
+        ]
+        changed = sum(record.measured.start_changed or 0 for record in compared)
+        images = sum(min(record.cell.spec.batch_size, record.scores.samples) for record in compared)
+        if changed:
+            found.append(
+                f"{row.label}: before its first update, {changed:,} of {images:,} answers differ from Source's "
+                f"(first batches of {len(compared)} stream{'s' * (len(compared) > 1)})."
+            )
+    return [info(text) for text in found]
 
 
 def _resets(comparison: Comparison) -> list[Note]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from rich.console import Console
 
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.files import folder_below, write_whole
-from tta_bench.notes import info
+from tta_bench.measure.correlation import correlation
+from tta_bench.notes import Note, info
 from tta_bench.records.record import Record
 from tta_bench.report import differences, latex, leaderboard, render, sweep
 from tta_bench.report.metrics import with_metrics
@@ -21,6 +23,7 @@ from tta_bench.report.runs import Runs
 from tta_bench.report.stress import class_table, collapse_notes
 from tta_bench.report.tables import layout, orders_table, stress_table
 from tta_bench.report.values import Table
+from tta_bench.streams.scenarios import SCENARIOS
 
 FORMATS = ("terminal", "md", "csv", "latex", "html")
 DEFAULT = ("terminal", "md", "csv")
@@ -135,8 +138,21 @@ def _with_notes(comparison: Comparison, runs: Runs) -> Comparison:
     """With what the folders say: warnings, and how settings were chosen."""
     return replace(
         comparison,
-        notes=(*runs.warnings(), *collapse_notes(comparison, runs), *runs.chosen(), *comparison.notes),
+        notes=(
+            *(*runs.warnings(), *collapse_notes(comparison, runs), *runs.chosen()),
+            *(*comparison.notes, *_measured_labels(comparison, runs)),
+        ),
     )
+
+
+def _measured_labels(comparison: Comparison, runs: Runs) -> list[Note]:
+    """How strongly the labels of composed streams follow each other, whatever their settings promise."""
+    row = next((row for row in comparison.rows if row.done), None)
+    if row is None or row.first.cell.spec.scenario in SCENARIOS:
+        return []
+    found = [correlation(runs.predictions(record.cell).label) for record in row.done]
+    run, top = (statistics.fmean(values) for values in zip(*found, strict=True))
+    return [info(f"Measured: {run:.2f} images of one class in a row; the commonest class of 64 has {100 * top:.1f} %.")]
 
 
 def _write(folder: Path, files: dict[str, str]) -> list[Path]:

@@ -42,6 +42,7 @@ from tta_bench.streams.stream import Part, Stream, digest, make_stream
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
 
 KEPT_MODELS = 4
+WORTH_A_CACHE = 4  # a stream of fewer than one in so many images builds no cache of all
 KEPT_SETS = 32  # image sets whose listing is kept: all tasks of a suite, or three tasks of a gradual run
 
 
@@ -72,6 +73,7 @@ class Binder:
         self._images: dict[tuple[object, ...], ImageSet] = {}
         self._sources: dict[tuple[object, ...], ImageSet] = {}
         self._last_made: tuple[tuple[object, ...], list[Part]] = ((), [])
+        self._last_extras: tuple[tuple[object, ...], list[Part]] = ((), [])
         self._fingerprints: dict[int, tuple[ImageSet, str]] = {}
 
     @cached_property
@@ -84,6 +86,8 @@ class Binder:
         method = registry.installed().load(spec.method)
         source = self.source_images(spec) if method.needs_source else None
         stream = self.stream(spec, on_cache)
+        size = setup.batch_size
+        setup = replace(setup, resets=tuple(stream.resets(size)), probes=tuple(stream.probes(size)))
         asked = replace(
             spec,
             tasks=tuple(dict.fromkeys(stream.tasks)),
@@ -111,6 +115,8 @@ class Binder:
             refuse_unwritable_cache(self.site.cache)
         if any(spec.amp for spec in specs):
             refuse_missing_bf16(self.device)
+        if any(spec.tf32 for spec in specs) and self.device.type != "cuda":
+            raise UserError(f"--tf32 requires a GPU that CUDA can use (got {self.device})")
         streams = {(spec.tasks, spec.model, str(spec.data)): spec for spec in specs}
         for spec in streams.values():
             protocol(spec).inspect(self.material(spec))  # before weights are loaded, which may need a download
@@ -121,6 +127,12 @@ class Binder:
         for spec in rows.values():
             with restored():
                 Adapter(replace(self.setup(spec), device=torch.device("cpu")), shares_weights=True)
+
+    def drop_weights(self) -> None:
+        """Free the weights that were loaded so far, for a process that lets workers compute: these load their own."""
+        if not self.site.in_process and not registry.installed().given:
+            for model in self._models.values():
+                model.network.to("meta")
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""
@@ -138,13 +150,15 @@ class Binder:
             device=self.device,
             model_name=self._model_name(spec),
             live=spec.live,
+            running=protocol(spec).running,
         )
 
     def dataset(self, spec: CellSpec) -> Dataset:
         """The dataset of a spec, before its images are sized for a model."""
         name = json.dumps(spec.data, sort_keys=True)
         if name not in self._datasets:
-            self._datasets[name] = open_dataset(spec.data, spec.tasks, self.site.data_root)
+            tasks = protocol(spec).tasks_of(spec.tasks)
+            self._datasets[name] = open_dataset(spec.data, tasks, self.site.data_root)
         return self._datasets[name]
 
     def sized(self, spec: CellSpec) -> Dataset:
@@ -167,7 +181,7 @@ class Binder:
 
     def _model_name(self, spec: CellSpec) -> str:
         dataset = self.dataset(spec)
-        names = {model_name(spec, task, dataset) for task in spec.tasks}
+        names = {model_name(spec, task, dataset) for task in protocol(spec).tasks_of(spec.tasks)}
         refuse_many_models(spec, names)
         return next(iter(names))
 
@@ -186,8 +200,18 @@ class Binder:
         scenario = protocol(spec)
         if scenario.makes_images:
             return self._made(spec, scenario, on_cache)
-        levels = [(task, level) for task in spec.tasks for level in scenario.severities]
-        return [Part(task, self.images(spec, task, level, on_cache)) for task, level in levels]
+        levels = [(task, level) for task in scenario.tasks_of(spec.tasks) for level in scenario.severities]
+        own = [Part(task, self.images(spec, task, level, on_cache)) for task, level in levels]
+        return [*own, *self._extras(spec, scenario, on_cache)]
+
+    def _extras(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
+        """The parts that a scenario adds to the tasks, in the model's input size; listed once."""
+        name = (*self._sized_name(spec), scenario.name, spec.tasks, spec.limit)
+        if self._last_extras[0] != name:
+            found = scenario.extras(self.material(spec)._replace(dataset=self.sized(spec)))
+            cached = [self._cached(spec, p.images, f"{spec.suite}-{p.task}", p.task, on_cache) for p in found]
+            self._last_extras = name, [replace(part, images=one) for part, one in zip(found, cached, strict=True)]
+        return self._last_extras[1]
 
     def material(self, spec: CellSpec) -> Material:
         """What a scenario makes a stream of."""
@@ -195,23 +219,23 @@ class Binder:
 
     def images(self, spec: CellSpec, task: str, severity: int | None = None, on_cache: OnCache = ignore) -> ImageSet:
         """A task's images in its model's input size, from the cache if there is one; listed once."""
-        name = (*self._sized_name(spec), task, severity)
+        name = (*self._sized_name(spec), task, severity, spec.limit if self.site.cache else None)
         if name not in self._images:
             while len(self._images) >= KEPT_SETS:
                 self._forget(self._images.pop(next(iter(self._images))))
             dataset = self.sized(spec)
             level = dataset if severity is None else dataset.at_severity(severity)
-            self._images[name] = self._cached(level.open(task), f"{spec.suite}-{task}", task, on_cache)
+            self._images[name] = self._cached(spec, level.open(task), f"{spec.suite}-{task}", task, on_cache)
         return self._images[name]
 
     def _made(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
         """The parts of the last stream whose images were made for it: all methods read them."""
-        name = (*self._sized_name(spec), spec.suite, spec.tasks, scenario, spec.seed)
+        name = (*self._sized_name(spec), spec.suite, spec.tasks, scenario, spec.seed, spec.limit)
         if self._last_made[0] != name:
             found = scenario.parts(self.material(spec), self.sized(spec).transform)
             names = [f"{spec.suite}-{scenario.name}-{part.task}" for part in found]
             pairs = zip(found, names, strict=True)
-            cached = [self._cached(part.images, name, part.task, on_cache) for part, name in pairs]
+            cached = [self._cached(spec, part.images, name, part.task, on_cache) for part, name in pairs]
             made = [replace(part, images=images) for part, images in zip(found, cached, strict=True)]
             for part in self._last_made[1]:
                 self._forget(part.images)
@@ -230,16 +254,18 @@ class Binder:
         model = self.model(spec)
         return json.dumps(spec.data, sort_keys=True), model.input_size, model.interpolation
 
-    def _cached(self, images: ImageSet, name: str, task: str, on_cache: OnCache) -> ImageSet:
+    def _cached(self, spec: CellSpec, images: ImageSet, name: str, task: str, on_cache: OnCache) -> ImageSet:
         if self.site.cache is None or in_memory(images):
             return images
-        return CachedImages(
+        cached = CachedImages(
             cast(FileImages, images),
             self.site.cache,
             name,
             workers=self.site.readers,
             on_progress=lambda done, total: on_cache(task, done, total),
         )
+        is_short = spec.limit is not None and spec.limit * WORTH_A_CACHE < len(images.ids)
+        return images if is_short and not cached.path.exists() else cached
 
     def _fingerprint(self, images: ImageSet) -> str:
         kept = self._fingerprints.get(id(images))

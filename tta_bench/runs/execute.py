@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -74,9 +74,13 @@ class Cells:
         self._alarms = Alarms(store, watcher)
         self._prepared = Prepared(store.prepared)
 
-    def find_or_run(self, spec: CellSpec) -> Record | None:
-        """Find a cell, or run and save it; the watcher hears which. None while another process runs it."""
+    def find_or_run(self, spec: CellSpec, require: Callable[[Cell], None] = lambda cell: None) -> Record | None:
+        """Find a cell, or run and save it; the watcher hears which. None while another process runs it.
+
+        `require` may refuse what was bound.
+        """
         work = replace(self._binder.bind(spec, self._watcher.on_cache), prepared=self._prepared)
+        require(work.cell)
         self._known.add(spec, work)
         with self._store.claim(work.cell) as is_ours:
             record = self._find(work.cell, is_ours)

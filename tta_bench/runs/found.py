@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tta_bench
-from tta_bench import registry
+from tta_bench import gpus, registry
 from tta_bench.datasets import Dataset, kinds, open_dataset
 from tta_bench.errors import UserError
 from tta_bench.identity.code import code_hash, harness_hash
@@ -47,7 +47,8 @@ class Request:
 
     @cached_property
     def dataset(self) -> Dataset:
-        return _dataset(json.dumps(self.spec.data), self.spec.tasks, self.site.data_root)
+        tasks = protocol(self.spec).tasks_of(self.spec.tasks)
+        return _dataset(json.dumps(self.spec.data), tasks, self.site.data_root)
 
     @property
     def material(self) -> Material:
@@ -113,9 +114,8 @@ def harness_code(at: Request) -> str:
 
 
 def scenario_code(at: Request) -> str:
-    """A hash of the code that makes a stream's images, if the dataset's own code does not."""
-    module = protocol(at.spec).image_code
-    return code_hash(module) if module else ""
+    """A hash of the code that makes this scenario's streams and no others'."""
+    return _joined(*map(code_hash, protocol(at.spec).code))
 
 
 def packages(at: Request) -> str:
@@ -124,9 +124,13 @@ def packages(at: Request) -> str:
 
 def device(at: Request) -> str:
     """Changes when another kind of device would be picked, as far as is known without torch."""
-    has_gpus = any(Path("/dev").glob("nvidia[0-9]*"))
-    hides_them = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # a worker sees one of several GPUs
-    return f"{at.site.device} {sys.platform} {has_gpus and not hides_them}"
+    return f"{at.site.device} {sys.platform} {gpus.visible() != []} {os.environ.get(gpus.SIMULATED, '')}".rstrip()
+
+
+def _device_kind(bound: Bound) -> str:
+    from tta_bench.measure import environment  # imports torch
+
+    return environment.kind(bound.setup.device)
 
 
 # Files that a method's settings name, and a sample of the images, are also stamped one by one (key_cache.py).
@@ -135,12 +139,12 @@ PARTS = {
     "method_code": Part(lambda b: _joined(method_code(b), content_hash(b.files)), (method_code,)),
     "data": Part(lambda b: _describe(b), (data_code, image_files, weights)),
     "data_code": Part(data_code, (data_code,)),
-    "stream": Part(lambda b: b.stream, (image_files, data_code, harness_code)),
+    "stream": Part(lambda b: b.stream, (image_files, data_code, harness_code, scenario_code)),
     "source": Part(lambda b: b.source, (source_files, data_code, packages)),
     "weights": Part(lambda b: b.model.weights_hash, (weights,)),
     "mean": Part(lambda b: b.model.mean, (weights,)),
     "std": Part(lambda b: b.model.std, (weights,)),
-    "device": Part(lambda b: b.setup.device.type, (device,)),
+    "device": Part(_device_kind, (device,)),
     "harness": Part(
         lambda b: _joined(harness_code(b), b.model.code, scenario_code(b)), (harness_code, weights, scenario_code)
     ),

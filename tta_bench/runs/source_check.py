@@ -101,7 +101,7 @@ def first_of_each_model(specs: Sequence[CellSpec], binder: Binder) -> list[CellS
 def _source_work(spec: CellSpec, binder: Binder, on_cache: OnCache) -> Work:
     """The unadapted model on the first images of the first task."""
     limit = min(IMAGES, spec.limit or IMAGES)
-    plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False)
+    plain = replace(spec, method=BASELINE, settings={}, amp=None, compile=False, tf32=False)
     if protocol(spec).makes_images:  # there may be no images of single tasks
         return binder.bind(replace(plain, limit=limit), on_cache)
     first = replace(plain, scenario="normal", scenario_settings={}, tasks=spec.tasks[:1], limit=limit)

@@ -1,7 +1,7 @@
 """Scenarios: how tasks become streams. Each is one small object: a name, its settings as data, and an order.
 
-To add a scenario, write a class here and list it in SCENARIOS; the command line, specs and records read it from there.
-numpy is imported only when an order is computed, so `--help` stays fast.
+The seven here came first and keep their names, keys and orders. All others are compositions of choices on axes
+(composition.py). numpy is imported only when an order is computed, so `--help` stays fast.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from tta_bench.checked.options import option
 from tta_bench.checked.readers import positive, ratio
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +42,34 @@ class Material(NamedTuple):
     seed: int
     tasks: Sequence[str]
     root: Path | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The images of a stream in order."""
+
+    order: Order  # positions in the joined parts
+    borders: Order | None = None  # places in `order` where a task or a piece of one starts; None: only at 0
+    laps: Order | None = None  # places where all tasks come again
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a stream is run; affects no order."""
+
+    cuts: bool = False  # whether batches end at borders
+    reset_every: int = 0  # batches after which a method is reset; 0: never
+    resets_at_tasks: bool = False
+    freeze_after: int | None = None  # images to adapt to; None: all
+    probe: str = ""  # a part of the stream that is only predicted
+
+    @property
+    def skips(self) -> bool:
+        """Whether the method only predicts some batches."""
+        return self.freeze_after is not None or bool(self.probe)
+
+
+PLAIN = Running()
 
 
 @dataclass(frozen=True)
@@ -78,6 +106,15 @@ class Scenario:
         return self.name
 
     @property
+    def code(self) -> tuple[str, ...]:
+        """Modules that make its streams and no other scenario's: they are part of its results' identity."""
+        return (self.image_code,) if self.image_code else ()
+
+    @property
+    def running(self) -> Running:
+        return PLAIN
+
+    @property
     def makes_images(self) -> bool:
         """Whether images are made for each stream, instead of read from the dataset."""
         return bool(self.image_code)
@@ -92,21 +129,37 @@ class Scenario:
 
         return permutation(sum(sizes), *names)
 
+    def plan(self, tasks: Sequence[str], sizes: Sequence[int], labels: Order, names: tuple[object, ...]) -> Plan:
+        """The order of the joined parts, which have these tasks, sizes and labels; `names` seed every draw."""
+        return Plan(self.order(sizes, labels, names))
+
+    def tasks_of(self, tasks: Sequence[str]) -> tuple[str, ...]:
+        """The tasks of a stream that the dataset opens; the others are extras."""
+        return tuple(tasks)
+
+    def extras(self, material: Material) -> list[Part]:
+        """Parts of a stream beside the tasks of its suite."""
+        return []
+
     def parts(self, material: Material, view: Transform | None = None) -> list[Part]:
         """The images of a stream, part by part; `view` sizes images that the scenario makes for a model."""
         from tta_bench.streams.stream import Part
 
-        levels = self._levels(material.dataset)
-        return [Part(task, levels[severity].open(task)) for task in material.tasks for severity in self.severities]
+        levels, tasks = self._levels(material.dataset), self.tasks_of(material.tasks)
+        opened = [Part(task, levels[severity].open(task)) for task in tasks for severity in self.severities]
+        return [*opened, *self.extras(material)]
 
     def inspect(self, material: Material) -> str:
         """Open a sample of the images; returns a summary, or raises UserError."""
         levels = self._levels(material.dataset).values()
-        return "; ".join(level.inspect(task) for task in material.tasks for level in levels)
+        self.extras(material)
+        return "; ".join(level.inspect(task) for task in self.tasks_of(material.tasks) for level in levels)
 
     def places(self, material: Material) -> list[Sequence[Path] | None]:
         """The files and folders that the images come from; None for one that cannot be checked cheaply."""
-        return [level.places(task) for level in self._levels(material.dataset).values() for task in material.tasks]
+        levels, tasks = self._levels(material.dataset).values(), self.tasks_of(material.tasks)
+        extras: list[Sequence[Path] | None] = [] if tasks == tuple(material.tasks) else [None]
+        return [*(level.places(task) for level in levels for task in tasks), *extras]
 
     def _levels(self, dataset: Dataset) -> dict[int | None, Dataset]:
         """The dataset at each severity."""
@@ -238,16 +291,26 @@ SCENARIOS: dict[str, type[Scenario]] = {
 }
 
 
-def scenario_of(name: str, settings: Mapping[str, Any] | None = None) -> Scenario:
-    """The scenario with this name and these settings; unknown names and settings raise UserError."""
-    if name not in SCENARIOS:
-        raise UserError(f"unknown scenario '{name}'{did_you_mean(name, SCENARIOS)}")
-    cls = SCENARIOS[name]
-    known = {f.name for f in fields(cls)}
+def scenario_of(name: str, settings: Mapping[str, Any] | None = None, *, replaced: str = "") -> Scenario:
+    """The scenario with this name and these settings; unknown names and settings raise UserError.
+
+    `replaced` is a choice that takes the place of the composition's choice on its axis.
+    """
+    if replaced:
+        return _composed(name, replaced)
+    cls = SCENARIOS.get(name)
+    known = {f.name for f in fields(cls)} if cls else set()
+    found = cls() if cls else _composed(name)
     for key in settings or {}:
         if key not in known:
             raise UserError(f"scenario '{name}' has no setting '{key}' (known: {', '.join(sorted(known)) or 'none'})")
-    return cls(**(settings or {}))
+    return cls(**(settings or {})) if cls else found
+
+
+def _composed(text: str, replaced: str = "") -> Scenario:
+    # Imported by its name: the code of the seven scenarios' keys must not depend on it.
+    found = import_module("tta_bench.streams.composition").compose(text, replaced)
+    return SCENARIOS[found.name]() if found.name in SCENARIOS else cast(Scenario, found)
 
 
 def protocol(spec: CellSpec) -> Scenario:

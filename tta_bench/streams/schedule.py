@@ -30,9 +30,11 @@ class Schedule:
         self._batch = -1  # that arrived last
         self._free = Fraction(0)  # when the current adaptation ends
 
-    def next(self) -> Turn:
-        """What the method does with the next batch: adapt, be busy, or rest between two adaptations (`adapt_every`)."""
+    def next(self, *, is_frozen: bool = False) -> Turn:
+        """What the method does with the next batch: adapt, be busy, or rest (`adapt_every`, or frozen for good)."""
         self._batch += 1
+        if is_frozen:
+            return "rest"
         if self._free >= self._batch + 1:
             return "busy"
         if self.adapted and self._batch - self.adapted[-1] < self._live.adapt_every:

@@ -18,6 +18,8 @@ from tta_bench.measure.process import process_state
 from tta_bench.method import Kind, Method, ScorePoint
 from tta_bench.testing.small import BATCH, CLASSES, stream
 
+CPU = torch.device("cpu")
+
 
 class BrokenPromise(AssertionError):
     """A method breaks a promise of `Method`; the message names the promise in one line."""
@@ -31,6 +33,7 @@ class Subject:
     settings: dict[str, Any]
     model: Callable[[], nn.Module]
     pixels: int
+    device: torch.device = CPU
     kept: dict[str, list[Tensor]] = field(default_factory=dict)
 
     @property
@@ -44,18 +47,18 @@ class Subject:
         return method
 
     def build_unprepared(self, model: nn.Module | None = None) -> Method:
-        model = self.model() if model is None else model
+        model = self.model().to(self.device) if model is None else model
         return registry.build_method(self.method, model, num_classes=CLASSES, batch_size=BATCH, params=self.settings)
 
     def prepare(self, method: Method) -> None:
-        source = stream(count=2, seed=7, pixels=self.pixels)
+        source = [batch.to(self.device) for batch in stream(count=2, seed=7, pixels=self.pixels)]
         if method.needs_source and method.uses_labels:
-            method.prepare(source, [torch.arange(len(batch)) % CLASSES for batch in source])
+            method.prepare(source, [torch.arange(len(batch), device=self.device) % CLASSES for batch in source])
         elif method.needs_source:
             method.prepare(source)
 
     def batches(self, count: int = 4, last: int | None = 3) -> list[Tensor]:
-        return stream(count=count, last=last, pixels=self.pixels)
+        return [batch.to(self.device) for batch in stream(count=count, last=last, pixels=self.pixels)]
 
     def first_run(self) -> list[Tensor]:
         """The logits of a fresh method on `batches()`, to compare other runs with."""
@@ -266,6 +269,17 @@ def _stays_finite(subject: Subject) -> None:
             _require(bool(logits.isfinite().all()), f"NaN or infinite logits for {size} equal images of value {value}")
         for key, tensor in method.adapted_parameters().items():
             _require(bool(tensor.isfinite().all()), f"'{key}' is NaN or infinite after equal images of value {value}")
+
+
+def start_of(subject: Subject) -> list[str]:
+    """A remark where a method that answers before its first update does not answer as the source model."""
+    method, batch = subject.build(), subject.batches()[0]
+    answered = method.adapt(batch).argmax(1)
+    with torch.no_grad():
+        changed = int((answered != subject.model().eval()(batch).argmax(1)).sum())
+    if method.score_point != "pre-update" or not changed:
+        return []
+    return [f"before its first update, {changed} of {len(batch)} answers differ from Source's"]
 
 
 PROMISES: dict[str, Callable[[Subject], None]] = {

@@ -55,8 +55,6 @@ class Steps:
         self.label = label
         name, settings = workload.methods[label]
         device = torch.device(workload.device)
-        if device.type == "cuda" and device.index is not None:
-            torch.cuda.set_device(device)  # a method's own `.cuda()` then uses this GPU, in a child process, too
         self._session = Adapter(
             Setup(
                 method=name,

@@ -14,6 +14,7 @@ from tta_bench.models import packaged
 from tta_bench.papers.baseline import BASELINE, is_anothers, judge, other_weights, source_row
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
+from tta_bench.streams.scenarios import protocol
 from tta_bench.suites import suite as suites
 from tta_bench.verify.findings import Audit
 
@@ -37,7 +38,11 @@ def check_suite(cell: Cell, audit: Audit, where: str) -> None:
     if suite.version != cell.spec.suite_version:
         audit.unknown("suites", where, f"made with suite version {cell.spec.suite_version}, not {suite.version}")
         return
-    strange = [task for task in cell.spec.tasks if task not in suite.tasks]
+    try:
+        opened = protocol(cell.spec).tasks_of(cell.spec.tasks)
+    except UserError:  # reported with the orders
+        opened = cell.spec.tasks
+    strange = [task for task in opened if task not in suite.tasks]
     complaint = f"suite '{suite.name}' has no task '{strange[0]}'" if strange else ""
     if cell.spec.data != suite.data:
         complaint = f"its data are {json.dumps(cell.spec.data)}, suite '{suite.name}' has {json.dumps(suite.data)}"

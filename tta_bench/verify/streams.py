@@ -20,6 +20,7 @@ from tta_bench.identity.code import code_hash
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
+from tta_bench.streams.composition import OWN
 from tta_bench.streams.scenarios import SCENARIOS, Material, Scenario, scenario_of
 from tta_bench.streams.stream import digest, make_stream
 from tta_bench.verify.findings import Audit
@@ -101,11 +102,12 @@ def _name(cell: Cell) -> str:
 def _expected(name: str, root: Path | None) -> ExpectedStream:
     suite, tasks, scenario_name, settings, seed, limit, data = json.loads(name)
     scenario = _scenario(scenario_name, settings)
-    dataset = _open(data, tasks, root)
+    opened = list(scenario.tasks_of(tasks))
+    dataset = _open(data, opened, root)
     parts = scenario.parts(Material(dataset, data, suite, seed, tasks, root))
     stream = make_stream(scenario, suite, seed, parts, limit)
     numbers = {task: number for number, task in enumerate(dict.fromkeys(tasks))}
-    is_drawn = all(dataset.places(task) == () for task in tasks)
+    is_drawn = all(dataset.places(task) == () for task in opened)
     return ExpectedStream(
         digest=stream.digest,
         index=stream.order,
@@ -119,6 +121,7 @@ def _expected(name: str, root: Path | None) -> ExpectedStream:
 def _scenario(name: str, settings: Mapping[str, Any]) -> Scenario:
     """Accept settings that this version does not know; refuse impossible values of those it knows."""
     is_known = name in SCENARIOS and settings.keys() <= {f.name for f in fields(SCENARIOS[name])}
+    is_known |= name not in SCENARIOS and all(part.partition(":")[0] in OWN for part in name.split("+"))
     try:
         return scenario_of(name, settings)
     except (UserError, TypeError, ValueError, OverflowError) as error:  # settings of a record may have any type

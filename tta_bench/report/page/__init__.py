@@ -52,7 +52,7 @@ def page(
         .get_template("page.html")
         .render(
             title=title,
-            policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
+            policy=f"default-src 'none'; style-src {hash_of(style)}; script-src {hash_of(script)}",
             style=Markup(style),
             script=Markup(script),
             data=Markup(templates.script_json(payload(comparison.tasks, lines))),
@@ -90,5 +90,6 @@ def text_of(name: str) -> str:
     return templates.text_of(__package__, name)
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
+    """A text as a source that a security policy allows."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -83,8 +83,11 @@ class ChangingImages:
             places = np.flatnonzero(self.at[indices] == number)
             names = [self.clean.ids[row] for row in self.rows[indices[places]]]
             point = self.points[number]
-            once = corrupt_between(pixels[places], point.first, point.first_severity, image_ids=names)
-            pixels[places] = corrupt_between(once, point.second, point.second_severity, image_ids=names)
+            images = pixels[places]
+            for name, severity in ((point.first, point.first_severity), (point.second, point.second_severity)):
+                # Edition 1: the calibrations that ship were measured on it.
+                images = corrupt_between(images, name, severity, image_ids=names, edition=1)
+            pixels[places] = images
         return self._viewed(pixels)
 
     def _viewed(self, pixels: Bytes) -> Bytes:

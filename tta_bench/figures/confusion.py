@@ -1,0 +1,73 @@
+"""`confusion`: which classes a row takes for which, over all its tasks and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.errors import UserError, require_known
+from tta_bench.figures import rows, style
+from tta_bench.records.store import Store
+from tta_bench.report.choose import Filter
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST = 3  # rows in one figure
+FEW = 20  # classes whose numbers are written on the axes
+
+
+@dataclass(frozen=True)
+class Confusions:
+    """For each row, how often each class (first axis) was answered by each class, in percent of the class."""
+
+    shares: dict[str, NDArray[np.float64]]
+    caution: str
+    notes: tuple[str, ...]
+
+
+def data(
+    folder: Path, methods: Sequence[str] = (), tasks: Sequence[str] = (), where: Sequence[Filter] = ()
+) -> Confusions:
+    """The answers of these rows, or of the first three, on these tasks, or on all."""
+    found, store = rows.read(folder, methods, where), Store.open(folder)
+    require_known(tasks, found.tasks, f"{folder}: no task")
+    pairs: dict[str, list[NDArray[np.int32]]] = {}
+    for row in found.rows if methods else found.rows[:MOST]:
+        for record in row.done:
+            own = list(dict.fromkeys(record.cell.spec.tasks))
+            answers = store.predictions(record)
+            wanted = np.isin(answers.task, [own.index(task) for task in tasks or own if task in own])
+            pairs.setdefault(row.label, []).append(np.stack([answers.label, answers.prediction])[:, wanted])
+    joined = {label: np.concatenate(parts, axis=1) for label, parts in pairs.items()}
+    size = 1 + max((int(both.max(initial=-1)) for both in joined.values()), default=-1)
+    if not size:
+        raise UserError(f"{folder}: no row has a finished stream on these tasks: run the same command again")
+    shares = {label: _shares(both, size) for label, both in joined.items()}
+    return Confusions(shares, rows.caution(found), tuple(map(str, found.notes)))
+
+
+def _shares(both: NDArray[np.int32], size: int) -> NDArray[np.float64]:
+    label, prediction = both.astype(np.int64)
+    counts = np.bincount(size * label + prediction, minlength=size * size).reshape(size, size)
+    shares: NDArray[np.float64] = 100 * counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    return shares
+
+
+def draw(found: Confusions) -> Figure:
+    figure = style.new_figure(min(style.PAGE, 2.3 * len(found.shares) + 0.7), 2.6)
+    axes = figure.subplots(1, len(found.shares), squeeze=False, sharey=True)[0]
+    for place, (label, shares) in zip(axes, found.shares.items(), strict=True):
+        shown = place.imshow(shares, vmin=0, vmax=100, cmap="Blues", interpolation="nearest")
+        place.grid(visible=False)
+        place.set(title=label, xlabel=f"answer{found.caution}")
+        if len(shares) <= FEW:
+            place.set(xticks=range(len(shares)), yticks=range(len(shares)))
+    axes[0].set_ylabel("class")
+    figure.colorbar(shown, ax=axes, label="% of the class", shrink=0.9)
+    return figure
