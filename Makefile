@@ -157,6 +157,7 @@ $(VIT): | photos-data
 
 starts-photos: $(VIT)     ## compare how DPAL's prediction networks start, on photographs and a pretrained ViT
 	$(PHOTO_RUN) --suite benchmarks/starts_photos.yaml $(ON_VIT) --out $(RUNS)/starts-photos
+	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/starts-photos results/tuning/dpal-starts.csv
 
 photos-tune: photos-tune-vit-s photos-tune-resnet20 ## tune both suites of photographs, on images that no table reports
 
