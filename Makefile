@@ -34,9 +34,10 @@ check: $(READY)           ## lint, format, types, import order
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-timing-exact: $(READY)    ## fail if a method does more work than in benchmarks/timing.json or timing_others.json
+timing-exact: $(READY)    ## fail if a method does more work than in benchmarks/timing.json or timing_others.json, or waits more for a GPU
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --exact-only
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing_others.json --exact-only
+	$(BIN)/python -m benchmarks.waits --check
 
 timing: timing-exact      ## the same, and fail if a method got slower
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --tolerance 10% --budget 110s \
@@ -51,7 +52,7 @@ bench: $(READY)           ## measure speed: one table, saved in .benchmarks with
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q benchmarks/test_speed.py --benchmark-autosave \
 		--benchmark-sort=name --benchmark-columns=min,median,iqr,rounds
 
-claims: $(READY)          ## verify README's claims on cost and speed, as ratios measured side by side (20 minutes)
+claims: $(READY)          ## verify the claims of docs/speed.md on cost and speed, as ratios measured side by side (20 minutes)
 	$(BIN)/python -m pytest -q -s benchmarks/claims
 
 torture: $(READY)         ## do the worst to runs and their folders; writes the table of docs/reliability.md (half an hour, as root)
@@ -156,6 +157,7 @@ $(VIT): | photos-data
 
 starts-photos: $(VIT)     ## compare how DPAL's prediction networks start, on photographs and a pretrained ViT
 	$(PHOTO_RUN) --suite benchmarks/starts_photos.yaml $(ON_VIT) --out $(RUNS)/starts-photos
+	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/starts-photos results/tuning/dpal-starts.csv
 
 photos-tune: photos-tune-vit-s photos-tune-resnet20 ## tune both suites of photographs, on images that no table reports
 

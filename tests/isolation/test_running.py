@@ -64,6 +64,22 @@ def test_batches_that_end_with_their_task_are_timed_by_their_images(small_suite:
     assert record.steady_ms_per_image == pytest.approx(1000 * sum(laps[1:]) / 24)
 
 
+SLOWER = [pytest.param(name, marks=pytest.mark.slow) for name in ("sar", "cotta", "t3a", "lame", "roid", "rmt", "memo")]
+
+
+@pytest.mark.parametrize("method", ["tent", "eata", "rotta", *SLOWER])
+def test_a_probe_changes_nothing(small_suite: Path, method: str) -> None:
+    """Bit for bit, so a method's predictions for clean images do not touch its state."""
+    plain, probed = (run_cell(one(small_suite, f"continual+border{more}", method)) for more in ("", "+remember:20"))
+    is_task = probed[1].task < 2
+    assert np.array_equal(probed[1].confidence[is_task], plain[1].confidence)
+    assert np.array_equal(probed[1].index[is_task], plain[1].index)
+    assert np.count_nonzero(~is_task) == 3 * 20
+    assert probed[0].measured.sample_forwards == plain[0].measured.sample_forwards, "and costs nothing"
+    assert probed[0].measured.adapted_batches == [2, 3, 4, 7, 8, 9]
+    assert Record.from_bytes(probed[0].to_bytes(), "file").measured == probed[0].measured
+
+
 def test_clean_images_are_a_task_of_their_own(small_suite: Path) -> None:
     work = one(small_suite, "forgetting", "source", limit=8)
     record, found = run_cell(work)

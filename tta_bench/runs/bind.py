@@ -86,7 +86,8 @@ class Binder:
         method = registry.installed().load(spec.method)
         source = self.source_images(spec) if method.needs_source else None
         stream = self.stream(spec, on_cache)
-        setup = replace(setup, resets=tuple(stream.resets(setup.batch_size)))
+        size = setup.batch_size
+        setup = replace(setup, resets=tuple(stream.resets(size)), probes=tuple(stream.probes(size)))
         asked = replace(
             spec,
             tasks=tuple(dict.fromkeys(stream.tasks)),
