@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tta_bench.evaluation.call import evaluate
     from tta_bench.evaluation.result import Evaluation, Interrupted
     from tta_bench.method import Method
+    from tta_bench.published.results import load_results
     from tta_bench.registry import build_method
     from tta_bench.report.frames import frame, predictions
     from tta_bench.report.metrics import Metric
@@ -28,6 +29,7 @@ __all__ = [
     "build_method",
     "evaluate",
     "frame",
+    "load_results",
     "predictions",
     "run",
 ]
@@ -41,6 +43,7 @@ _HOME = {
     "build_method": "tta_bench.registry",
     "evaluate": "tta_bench.evaluation.call",
     "frame": "tta_bench.report.frames",
+    "load_results": "tta_bench.published.results",
     "predictions": "tta_bench.report.frames",
     "run": "tta_bench.api",
     "__version__": "tta_bench.version",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 from tta_bench import registry
 from tta_bench.engines.start import start
 from tta_bench.errors import UserError
+from tta_bench.published import results as published
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report import differences
@@ -37,9 +38,10 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class Call(RunOptions):
-    """The keywords of `run`: the options of the command, and who watches."""
+    """The keywords of `run`: the options of the command, who watches, and whose rows stand beside these in tables."""
 
     watcher: Watcher | None = field(default=None, kw_only=True)
+    beside: str | None = field(default=None, kw_only=True)
 
 
 def _takes(options: Callable[P, RunOptions]) -> Callable[[Callable[..., Results]], Callable[P, Results]]:
@@ -64,10 +66,13 @@ def run(*args: Any, **given: Any) -> Results:
     The keywords are the command's options, with the same defaults; text is read as the command line reads it, so that
     `time_limit="2h"` is `--time-limit 2h`. `methods` is a list of names, or maps row labels to a dictionary of settings
     (which may name its `method`) or to a Method class, which needs no package. `Results.lost` names cells that no
-    worker could finish. Bad arguments raise `tta_bench.errors.UserError`.
+    worker could finish. `beside="published"` puts the published rows on the same streams (`tta-bench results`) into
+    tables. Bad arguments raise `tta_bench.errors.UserError`.
     """
     given |= dict(zip(("methods", "suite"), args, strict=False))
-    watcher = given.pop("watcher", None) or Watcher()
+    watcher, beside = given.pop("watcher", None) or Watcher(), given.pop("beside", None)
+    if beside not in (None, published.MARK):
+        raise UserError(f"beside: expected '{published.MARK}' or None, got {beside!r}")
     with errors_name_keywords():
         labels, rows = _rows(given.get("methods") or ())
         options = RunOptions.of({**given, "methods": labels})
@@ -78,15 +83,18 @@ def run(*args: Any, **given: Any) -> Results:
                 started.detach()
                 return Results(started.store, started.found.values())
             records, lost = started.finish(watcher)
-            return Results(started.store, records, [str(cell) for cell in lost])
+            return Results(started.store, records, [str(cell) for cell in lost], beside=beside)
 
 
 class Results:
     """The records of one call, and tables made from them."""
 
-    def __init__(self, store: Store, records: Iterable[Record], lost: Sequence[str] = ()) -> None:
+    def __init__(
+        self, store: Store, records: Iterable[Record], lost: Sequence[str] = (), beside: str | None = None
+    ) -> None:
         self.folder = store.folder
         self.records = list(records)
+        self.beside = beside
         self.lost = list(lost)  # a line for each cell that no worker of an engine could finish
 
     @cached_property
@@ -101,13 +109,20 @@ class Results:
         own = [stored[record.cell.key].labelled(record.label) for record in self.records]
         return compare([*_matching_source(own, self.runs.records), *own])
 
+    @cached_property
+    def _shown(self) -> Comparison:
+        """The rows of tables: these, and published ones if they were asked for."""
+        if self.beside is None:
+            return self.comparison
+        return compare([*published.beside(self.records), *self.comparison.records])
+
     def table(self) -> Display:
         """Accuracy of each method on each task."""
-        return Display(accuracy_table(self.comparison))
+        return Display(accuracy_table(self._shown))
 
     def times(self) -> Display:
         """Time, passes and memory of each method."""
-        return Display(time_table(self.comparison))
+        return Display(time_table(self._shown))
 
     def compare(self, a: str, b: str) -> Display:
         """How much better `b` is than `a` on each task, with confidence intervals."""

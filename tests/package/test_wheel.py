@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import re
 import subprocess
 import sys
 import tarfile
@@ -41,6 +43,40 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(what: str, source: Path, out: Path) -> None:
     command = [sys.executable, "-m", "build", what, "--no-isolation", "--outdir", str(out), str(source)]
     subprocess.run(command, check=True, capture_output=True)
+
+
+def test_an_index_would_take_both(source: Path, wheel: Path, tmp_path: Path) -> None:
+    pytest.importorskip("twine")
+    build("--sdist", source, tmp_path)
+    command = [sys.executable, "-m", "twine", "check", "--strict", str(wheel), *map(str, tmp_path.glob("*.tar.gz"))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("PASSED") == 2
+
+
+def test_the_metadata_is_complete(wheel: Path) -> None:
+    content = zipfile.ZipFile(wheel)
+    (name,) = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
+    about = email.message_from_bytes(content.read(name))
+    assert about["License-Expression"] == "MIT"
+    assert about["Requires-Python"] == ">=3.10"
+    assert "Typing :: Typed" in about.get_all("Classifier", [])
+    needs = [line for line in about.get_all("Requires-Dist", []) if "extra ==" not in line]
+    imported = {"filelock", "huggingface_hub", "jinja2", "markupsafe", "msgspec", "numpy", "pandas", "pillow"}
+    imported |= {
+        "platformdirs",
+        "pyyaml",
+        "rich",
+        "safetensors",
+        "scikit-learn",
+        "scipy",
+        "timm",
+        "torch",
+        "torchvision",
+    }
+    assert {re.split(r"[>=<]", line)[0].strip().lower().replace("-", "_") for line in needs} == {
+        name.replace("-", "_") for name in imported
+    }
 
 
 def files(folder: Path) -> set[str]:

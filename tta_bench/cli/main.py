@@ -40,6 +40,7 @@ VERBS = (
         "status",
         "report",
         "compare",
+        "results",
         "show",
         "verify",
         "cite",

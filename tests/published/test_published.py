@@ -1,0 +1,84 @@
+"""Published results as data: the board's records, loaded by one call."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+import tta_bench
+from tests.support.checkout import ROOT
+from tests.support.cli import Cli
+from tta_bench.errors import UserError
+from tta_bench.published import results
+from tta_bench.published.__main__ import collect
+
+SUITE = "digits-c-5"
+
+
+def test_the_package_has_the_boards_records() -> None:
+    made = collect(ROOT / "results" / "board")
+    assert sorted(made) == results.names()
+    for suite, content in made.items():
+        assert (results.HOME / f"{suite}{results.SUFFIX}").read_bytes() == content, "run `make published`"
+
+
+def test_averages_are_those_of_the_published_table() -> None:
+    found = tta_bench.load_results(SUITE)
+    with (ROOT / "results" / "digits-c-5-all" / "leaderboard.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["label"] == "tent"]
+
+    assert found["method"].nunique() == 19
+    tent = found[found["method"] == "tent"]
+    assert tent["accuracy"].mean() == pytest.approx(100 * mean(float(row["top1"]) for row in rows), abs=0.01)
+    assert len(found) == 19 * 15 * 3
+
+
+def test_it_needs_no_torch_and_an_unknown_suite_is_one_line() -> None:
+    code = "import sys; sys.modules['torch'] = None; import tta_bench; print(len(tta_bench.load_results('digits-c-5')))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "855"
+    with pytest.raises(UserError, match="no published results of 'digits-c-4'; did you mean 'digits-c-5'"):
+        tta_bench.load_results("digits-c-4")
+
+
+def test_the_command_lists_shows_and_writes(cli: Cli, tmp_path: Path) -> None:
+    assert cli("results")[1].strip() == "digits-c-5: 19 methods, 855 cells"
+    _, shown, _ = cli("results", SUITE, "--out", tmp_path / "all.csv")
+    assert "cfa" in shown
+    with (tmp_path / "all.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 855
+
+
+def test_a_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = results.records(SUITE)[:2]
+    content = results.to_bytes(first)
+    (tmp_path / f"mine{results.SUFFIX}").write_bytes(content)
+    (tmp_path / f"other{results.SUFFIX}").write_bytes(content[:-40])
+    monkeypatch.setattr(results, "HOME", tmp_path)
+    assert {record.cell.key for record in results.records("mine")} == {record.cell.key for record in first}
+    with pytest.raises(UserError, match="cannot be read"):
+        results.records("other")
+
+
+def test_published_rows_stand_beside_ones_own_on_the_same_streams(tmp_path: Path) -> None:
+    ran = tta_bench.run(methods=["lame"], suite=SUITE, tasks=["fog"], beside="published", out=tmp_path / "run")
+    rows = dict(ran.table().table.rows)
+
+    board = tta_bench.load_results(SUITE)
+    fog = board[(board["task"] == "fog") & (board["seed"] == 0)].set_index("method")["accuracy"]
+    assert len(rows) == 19
+    assert rows["lame"][0].mean == pytest.approx(fog["lame"])  # run here: it replaces the published row
+    assert rows["tent (published)"][0].mean == pytest.approx(fog["tent"])
+
+
+def test_other_streams_have_no_published_rows(tmp_path: Path) -> None:
+    given = {"suite": SUITE, "tasks": ["fog"], "limit": 32, "out": tmp_path / "run"}
+    ran = tta_bench.run(methods=["source"], beside="published", **given)
+    with pytest.raises(UserError, match="no published row has the streams"):
+        ran.table()
+    with pytest.raises(UserError, match="beside: expected 'published' or None, got 'paper'"):
+        tta_bench.run(methods=["source"], beside="paper", **given)
