@@ -1,6 +1,6 @@
 """CPU time and memory of `tta-bench run`, all processes, as ratios to a plain loop (plain_loop.py).
 
-    python -m benchmarks.against_plain_loop [CASE…] [--rounds N]
+    python -m benchmarks.against_plain_loop [CASE…] [--images N] [--rounds N]
 
 Command and loop take turns on the same JPEGs with one thread each. CPU time is that of a process and all its
 descendants, which other programs on the machine change little. Memory is the peak of the sum of their proportional
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -182,14 +182,18 @@ def line(title: str, case: Case, cpu: float, memory: float, pairs: list[tuple[Co
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("cases", nargs="*", type=int, help="numbers of cases, from 1")
+    parser.add_argument("--images", type=int, help="of each task, instead of the case's")
     parser.add_argument("--rounds", type=int, default=1)
     asked = parser.parse_args()
-    titles = [title for number, title in enumerate(CASES, 1) if number in (asked.cases or range(9))]
+    numbers = asked.cases or range(1, len(CASES) + 1)
+    chosen = {title: CASES[title] for number, title in enumerate(CASES, 1) if number in numbers}
+    if asked.images:
+        chosen = {f"{title}, now {asked.images}": replace(case, images=asked.images) for title, case in chosen.items()}
     with tempfile.TemporaryDirectory() as folder:
-        root = make_tree(Path(folder), max(1, max(CASES[title].images for title in titles) // 1000))
+        root = make_tree(Path(folder), max(1, max(case.images for case in chosen.values()) // 1000))
         print("| | CPU time | peak memory |\n|---|---|---|", flush=True)
-        for title in titles:
-            print(line(title, CASES[title], *compare(root, CASES[title], asked.rounds)), flush=True)
+        for title, case in chosen.items():
+            print(line(title, case, *compare(root, case, asked.rounds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,13 @@ def test_names_that_cannot_be_listed(cli: Cli, words: tuple[str, ...], said: str
 
 def test_help_says_how_to_name_a_local_checkpoint(cli: Cli) -> None:
     assert "TAG=FILE" in cli("run", "--help")[1]
+
+
+def test_settings_on_a_suite_have_the_resolved_rate(cli: Cli, small_suite: Path) -> None:
+    status, shown, _ = cli("list", "methods", "sar", "--suite", small_suite)
+    assert status == 0
+    found = re.search(r"\blr=([0-9.e-]+)", shown)
+    assert found is not None
+    assert float(found[1]) > 0
+    assert "lr=none" in cli("list", "methods", "sar")[1]
+    assert "--suite needs names" in cli("list", "methods", "--suite", small_suite)[2]

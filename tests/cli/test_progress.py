@@ -80,3 +80,19 @@ def test_queued_workers_are_shown() -> None:
             plain.on_queue(workers, why)
     said = ["1 worker queued", "1 worker queued: Resources", "1 worker queued: Priority"]
     assert file.getvalue().splitlines() == said, "each reason once each time the queue fills"
+
+
+@pytest.mark.parametrize("by_worker", [False, True])
+def test_a_pipe_hears_from_a_long_cell_every_30_seconds(monkeypatch: pytest.MonkeyPatch, by_worker: bool) -> None:
+    now = 1000.0
+    monkeypatch.setattr("tta_bench.cli.progress.time.monotonic", lambda: now)
+    console = Console(file=io.StringIO(), width=100)
+    with watch(1, console) as watcher:
+        one = watcher.of_worker(0) if by_worker else watcher
+        one.on_start(make_record("sar", task="fog").cell.spec, 640)
+        for now in (1010.0, 1031.0, 1040.0, 1062.0):
+            one.on_batch(int(now) - 1000, 0.5)
+    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "sar on fog, seed 0: 31 of 640 images, 50.0 % so far",
+        "sar on fog, seed 0: 62 of 640 images, 50.0 % so far",
+    ]

@@ -51,7 +51,8 @@ def test_tune_writes_what_run_takes(cli: Cli, tmp_path: Path) -> None:
         *("--settings", file, "--out", run),
     )
     assert status == 0, shown
-    said = "tent: settings chosen on digits-c-holdout (spatter; seed 0, 32 images per task), the best of 3."
+    row = f"tent (lr={entry.settings['lr']:g})"
+    said = f"{row}: settings chosen on digits-c-holdout (spatter; seed 0, 32 images per task), the best of 3."
     assert said in " ".join(shown.split())
     assert f"WARNING {said}" not in " ".join(shown.split()), "held-out data is as it should be"
     _, shown, _ = cli("report", run)
@@ -92,7 +93,9 @@ def test_a_setting_on_the_command_line_wins_and_is_not_called_chosen(tmp_path: P
     tuned.add(file, "tent", found((0.1, 60.0)))
     options, chosen = with_tuned(RunOptions(methods=("source", "tent"), settings=file), target)
     assert options.overrides == {"tent": {"lr": 0.1}}
-    assert chosen["tent"].startswith("tent: settings chosen on digits-c-holdout (spatter, saturate; seeds 0, 1)")
+    assert chosen["tent"].startswith(
+        "tent (lr=0.1): settings chosen on digits-c-holdout (spatter, saturate; seeds 0, 1)"
+    )
     options, chosen = with_tuned(RunOptions(methods=("tent",), set={"tent": {"lr": 0.7}}, settings=file), target)
     assert (options.overrides, chosen) == ({"tent": {"lr": 0.7}}, {})
 
@@ -101,7 +104,7 @@ def test_settings_chosen_on_the_scored_tasks_are_a_warning(tmp_path: Path) -> No
     file = tmp_path / "settings.yaml"
     tuned.add(file, "tent", found((0.1, 60.0), tasks=("fog", "spatter")))
     said = with_tuned(RunOptions(settings=file), suite.load("digits-c-5"))[1]["tent"]
-    assert said.startswith("WARNING tent: settings chosen on ")
+    assert said.startswith("WARNING tent (lr=0.1): settings chosen on ")
     assert said.endswith("This table scores fog too.")
     elsewhere = with_tuned(RunOptions(settings=file), suite.load("digit-pairs-c-5"))[1]["tent"]
     assert not elsewhere.startswith("WARNING"), "other images"
@@ -136,3 +139,26 @@ def test_a_criterion_without_labels_decides_by_its_score(tmp_path: Path) -> None
     by_accuracy = choose(tried, **CONDITIONS)
     assert by_accuracy.settings == {"lr": 0.1}
     assert by_accuracy.conditions != found.conditions, "searches by another criterion are not joined"
+
+
+def test_tune_shows_source_and_warns(cli: Cli, tmp_path: Path) -> None:
+    words = ("tune", "--method", "tent", "--limit", 32, "--tasks", "spatter", "--out", tmp_path / "t", "--jobs", 2)
+    status, shown, _ = cli(*words, "--grid", "lr=10,100", "--set", "tent.steps=2")
+    shown = " ".join(shown.split())
+    assert status == 0
+    assert "against Source" in shown
+    assert "95 % low" in shown
+    assert "is at the edge of its grid: try values beyond it" in shown
+    assert "is below Source" in shown, "such rates destroy the model"
+    entry = tuned.read(tmp_path / "t" / "settings.yaml")["tent"]
+    assert (entry.by_hand, set(entry.settings)) == ({"steps": 2}, {"steps", "lr"})
+    said = entry.sentence("tent (x)", suite.load("digits-c-5"), ("fog",))
+    assert said.startswith("tent (x): lr chosen on digits-c-holdout")
+    assert said.endswith("the best of 2. Set by hand: steps=2.")
+    assert {record.cell.spec.method for record in Store.open(tmp_path / "t").records()} == {"source", "tent"}
+
+
+def test_the_middle_of_a_grid_is_no_edge() -> None:
+    assert tuned.at_edges(found((0.1, 50.0), (0.2, 60.0), (0.3, 55.0))) == []
+    assert tuned.at_edges(found((0.1, 50.0), (0.2, 60.0))) == ["lr=0.2"]
+    assert tuned.at_edges(found((0.1, 50.0))) == []

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -15,11 +16,13 @@ import pytest
 from PIL import Image
 from torchvision.transforms.v2 import CenterCrop, Compose, InterpolationMode, Resize
 
+from tests.support import trees
 from tests.support.cli import Cli
 from tests.support.denied import denied
 from tta_bench.corruptions import CORRUPTIONS, corrupt
 from tta_bench.datasets import make_corrupted
 from tta_bench.datasets.make_corrupted import Plan, is_whole, make, read_clean
+from tta_bench.errors import UserError
 
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -44,6 +47,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
+MARKS = {"make-corrupted.json"[:12], ".unfinished-"}  # names, as far as they are the same for all plans
 SMALL = ("--size", 64, "--workers", 1)
 
 
@@ -156,7 +160,7 @@ def test_an_interrupt_leaves_complete_files_and_says_how_to_resume(
     status, shown, _ = cli(*command)
     assert status == 130
     assert "1 of 4 images are done. Run the same command again to resume." in shown
-    assert len(files(tmp_path / "c")) == 2 + 1
+    assert len(files(tmp_path / "c")) == 2 + len(MARKS)
     monkeypatch.undo()
     status, shown, _ = cli(*command)
     assert (status, "6 files written, 2 existed" in shown) == (0, True)
@@ -171,7 +175,7 @@ def test_an_interrupt_in_the_middle_of_a_file_leaves_none_of_it(
 
     monkeypatch.setattr(Image.Image, "save", half)
     assert cli("make-corrupted", "--from", clean, "--out", tmp_path / "c", *SMALL)[0] == 130
-    assert set(files(tmp_path / "c")) == {"make-corrupted.json"}
+    assert {name[:12] for name in files(tmp_path / "c")} == MARKS
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
@@ -213,7 +217,7 @@ def test_a_disk_that_fills_up_is_one_line(
     status, _, err = cli("make-corrupted", "--from", clean, "--out", tmp_path / "c", *SMALL)
     assert (status, err.count("\n")) == (2, 1)
     assert "cannot be written: No space left on device" in err
-    assert set(files(tmp_path / "c")) == {"make-corrupted.json"}
+    assert {name[:12] for name in files(tmp_path / "c")} == MARKS
 
 
 def test_a_tree_made_differently_is_refused(cli: Cli, clean: Path, tmp_path: Path) -> None:
@@ -304,3 +308,32 @@ def test_it_never_imports_torch() -> None:
 def test_the_default_is_all_fifteen_at_severity_5() -> None:
     plan = Plan(Path(), Path())
     assert (plan.corruptions, plan.severities, plan.size) == (CORRUPTIONS, (5,), 224)
+
+
+def test_an_unfinished_tree_is_refused_until_it_is_finished(clean: Path, tmp_path: Path) -> None:
+    images = sorted(clean.glob("*/*"))
+    plan = Plan(clean, tmp_path / "ImageNet-C", ("fog", "snow"), (5,), 64)
+    list(make(replace(plan, corruptions=("contrast",)), images, 1))
+    interrupted = make(plan, images, 1)
+    next(interrupted)
+    interrupted.close()
+    data = trees.partial("imagenet-c", tmp_path, severity=5)
+    for task in ("fog", "snow"):
+        with pytest.raises(UserError, match=f"{task}/5: make-corrupted has not finished it: run the same"):
+            data.open(task)
+    assert len(data.open("contrast").ids) == 4
+    list(make(plan, images, 1))
+    assert len(trees.partial("imagenet-c", tmp_path, severity=5).open("fog").ids) == 4
+
+
+def test_a_tree_with_unreadable_images_is_unfinished(clean: Path, tmp_path: Path) -> None:
+    images = sorted(clean.glob("*/*"))
+    good = images[0].read_bytes()
+    images[0].write_bytes(b"")
+    plan = Plan(clean, tmp_path / "ImageNet-C", ("fog",), (5,), 64)
+    list(make(plan, images, 1))
+    with pytest.raises(UserError, match="not finished"):
+        trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
+    images[0].write_bytes(good)
+    list(make(plan, images, 1))
+    assert trees.partial("imagenet-c", tmp_path, severity=5).open("fog")

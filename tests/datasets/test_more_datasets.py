@@ -206,3 +206,32 @@ def test_a_folder_without_a_dataset_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pets").mkdir()
     with pytest.raises(UserError, match="pets: not a Hugging Face dataset"):
         own("hf", tmp_path, folder="pets", split="test").open("pets")
+
+
+def test_subfolders_of_a_folder_are_tasks(tmp_path: Path) -> None:
+    for place in ("pets/fog/5", "pets/snow/5", "clean"):
+        for name in ("cat", "dog"):
+            trees.write(tmp_path / place / name / "a.png", seed=len(place))
+    options: dict[str, Any] = {"folder": "pets", "tasks": ["fog/5", "snow/5"]}
+    pets = own("folder", tmp_path, **options, source="clean").sized(32)
+    assert (list(pets.tasks()), pets.num_classes) == (["fog", "snow"], 2)
+    images = pets.open("snow")
+    assert list(images.ids) == ["snow/cat/a.png", "snow/dog/a.png"]
+    assert not np.array_equal(images.read(np.array([0])), pets.source_images().read(np.array([0])))
+    assert list(pets.source_images().labels) == [0, 1]
+    with pytest.raises(UserError, match="needs clean source images: name a folder of them"):
+        own("folder", tmp_path, **options).source_images()
+    with pytest.raises(UserError, match="two of fog/4, fog/5 would have the same name"):
+        own("folder", tmp_path, folder="pets", tasks=["fog/4", "fog/5"])
+    (tmp_path / "pets" / "fog" / "5").rename(tmp_path / "pets" / "fog" / "4")
+    with pytest.raises(UserError, match="pets/fog/5 is missing: expected pets/<task>/<class>/"):
+        pets.open("fog")
+
+
+@pytest.mark.parametrize("data", ["original", "original.npy"])
+def test_names_of_arrays_need_no_suffix(tmp_path: Path, data: str) -> None:
+    (tmp_path / "mine").mkdir()
+    np.save(tmp_path / "mine" / "original.npy", np.zeros((4, 32, 32, 3), np.uint8))
+    np.save(tmp_path / "mine" / "labels.npy", np.arange(4))
+    found = own("arrays", tmp_path, folder="mine", data=data, labels="labels", classes=4, images=4)
+    assert len(found.open("mine").ids) == 4

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
+import torch
 import yaml
 
 import tta_bench
@@ -27,8 +28,10 @@ from tta_bench.papers import paper
 from tta_bench.records.store import Store
 from tta_bench.report.runs import Runs
 from tta_bench.suites import suite
+from tta_bench.testing.small import PIXELS, tiny_vit
 
 README = (ROOT / "README.md").read_text()
+EMBEDDED = (ROOT / "docs" / "embedded.md").read_text()
 DATASETS, EXPORT, METHODS, NOTEBOOK, REPORT = (
     (ROOT / "docs" / f"{name}.md").read_text() for name in ("datasets", "export", "methods", "notebook", "report")
 )
@@ -70,7 +73,7 @@ def test_errors_and_docs_name_the_same_imagenet_folder(tmp_path: Path) -> None:
 
 
 def test_the_method_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    written, tried = blocks(README)
+    _, written, tried = blocks(README)
     assert re.search(r"tta_bench\.run\(methods={.*}, suite=", tried)
     results = run_blocks(written, tried)["results"]
     assert isinstance(results, tta_bench.Results)
@@ -78,6 +81,19 @@ def test_the_method_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().out
     assert "demo: accuracy (%)" in shown
     assert re.search(r"(between median and source|[Mm]edian) .*95 % interval", " ".join(shown.split()))
+
+
+def test_the_script_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    script, *_ = blocks(README)
+    images, labels = torch.rand(8, 3, PIXELS, PIXELS), torch.arange(8) % 10
+    exec(script, {"model": tiny_vit(num_classes=10), "loader": [(images[:4], labels[:4]), (images[4:], labels[4:])]})
+    shown = capsys.readouterr().out
+    assert "8 images in batches of 4" in shown
+    assert "Interval(points=" in shown
+
+
+def test_the_readme_is_one_screen_and_doors() -> None:
+    assert len(README.splitlines()) <= 170
 
 
 def test_the_method_of_the_guide_keeps_its_promises() -> None:
@@ -131,7 +147,7 @@ def test_the_example_of_frames_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert words[-9:] == ["False", "True", "source", "False", "50", "0", "True", "0", "50"]
 
 
-def test_the_readme_names_the_best_of_all_methods() -> None:
+def test_the_page_of_embedded_suites_names_the_best_of_all_methods() -> None:
     with (ROOT / "results" / "digits-c-5-all" / "leaderboard.csv").open() as file:
         scores = list(csv.DictReader(file))
     means = {
@@ -139,7 +155,7 @@ def test_the_readme_names_the_best_of_all_methods() -> None:
         for name in {s["label"] for s in scores}
     }
     best = sorted(means, key=lambda name: -means[name])[:3]
-    said = re.search(r"The best there are (.*?)\. EATA has (.*?), Source (.*?)\.\n", README, re.DOTALL)
+    said = re.search(r"The best there are (.*?)\. EATA has (.*?), Source (.*?)\.\n", EMBEDDED, re.DOTALL)
     assert said is not None
     assert [name.lower() for name in re.findall(r"([\w-]+) \(", said[1])] == best
     shown = [*re.findall(r"\((.*?) %\)", said[1]), said[2][:-2], said[3][:-2]]

@@ -10,7 +10,7 @@ import pytest
 from tests.support.folders import ORDER, make_inspection, save
 from tests.support.records import changed, make_failure, make_record
 from tta_bench.errors import UserError
-from tta_bench.figures import attention, correlation, curve, kinds, pareto, style, sweep, tsne
+from tta_bench.figures import attention, correlation, curve, kinds, pareto, rows, style, sweep, tsne
 from tta_bench.inspect.inspection import Inspection
 from tta_bench.records.store import Store
 from tta_bench.suites import suite as suites
@@ -90,11 +90,20 @@ def test_pareto_notes_times_from_several_machines(run: Path) -> None:
     assert pareto.data(run, "passes").notes == pareto.data(run, "time", ["better"]).notes == ()
 
 
-def test_pareto_leaves_out_rows_that_are_not_whole(run: Path) -> None:
+def test_pareto_compares_on_the_tasks_that_all_rows_have(run: Path) -> None:
     save(Store(run), make_record("half", 0.99, task="fog"))
     found = pareto.data(run)
+    assert [point.label for point in found.points] == ["source", "better", "half"]
+    assert "Only the 1 of 2 tasks that all rows have done: fog" in found.notes
+    fog = [record for record in rows.read(run).rows[1].records if record.cell.spec.tasks == ("fog",)]
+    assert found.points[1].accuracy == pytest.approx(100 * fog[0].scores.top1)
+
+
+def test_pareto_leaves_out_rows_of_which_nothing_is_done(run: Path) -> None:
+    Store(run).save(make_failure("broken", "no luck", task="fog"), None)
+    found = pareto.data(run)
     assert [point.label for point in found.points] == ["source", "better"]
-    assert "Left out: half, not all of its tasks are done" in found.notes
+    assert "Left out: broken, not all of its tasks are done" in found.notes
 
 
 def test_the_frontier_holds_what_nothing_beats() -> None:

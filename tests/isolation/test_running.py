@@ -13,6 +13,7 @@ from tests.support.works import works
 from tta_bench.isolation.adapter import Adapter
 from tta_bench.isolation.host import Work, run_cell
 from tta_bench.records.record import Record
+from tta_bench.verify.folders import _miscounted
 
 SIZE = 16
 
@@ -62,6 +63,26 @@ def test_batches_that_end_with_their_task_are_timed_by_their_images(small_suite:
     laps = record.measured.batch_seconds
     assert len(laps) == 4  # 16 and 4 images of each of two tasks
     assert record.steady_ms_per_image == pytest.approx(1000 * sum(laps[1:]) / 24)
+    assert _miscounted(record) == "", "verify accepts more batches than 40 images fill"
+    plain, _ = run_cell(one(small_suite, "continual", "source", limit=20))
+    few = replace(plain, measured=replace(plain.measured, batch_seconds=plain.measured.batch_seconds[:-1]))
+    assert "its images make 3" in _miscounted(few)
+
+
+SLOWER = [pytest.param(name, marks=pytest.mark.slow) for name in ("sar", "cotta", "t3a", "lame", "roid", "rmt", "memo")]
+
+
+@pytest.mark.parametrize("method", ["tent", "eata", "rotta", *SLOWER])
+def test_a_probe_changes_nothing(small_suite: Path, method: str) -> None:
+    """Bit for bit, so a method's predictions for clean images do not touch its state."""
+    plain, probed = (run_cell(one(small_suite, f"continual+border{more}", method)) for more in ("", "+remember:20"))
+    is_task = probed[1].task < 2
+    assert np.array_equal(probed[1].confidence[is_task], plain[1].confidence)
+    assert np.array_equal(probed[1].index[is_task], plain[1].index)
+    assert np.count_nonzero(~is_task) == 3 * 20
+    assert probed[0].measured.sample_forwards == plain[0].measured.sample_forwards, "and costs nothing"
+    assert probed[0].measured.adapted_batches == [2, 3, 4, 7, 8, 9]
+    assert Record.from_bytes(probed[0].to_bytes(), "file").measured == probed[0].measured
 
 
 def test_clean_images_are_a_task_of_their_own(small_suite: Path) -> None:

@@ -21,6 +21,7 @@ from tta_bench.errors import UserError
 from tta_bench.measure.cost import CostCounter
 from tta_bench.models import precision
 from tta_bench.report.rows import compare
+from tta_bench.report.tables import layout
 
 
 def test_a_cpu_that_crashes_in_bf16_is_refused_with_a_workaround(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,13 +42,20 @@ def test_amp_never_crashes_the_tool(small_suite: Path, tmp_path: Path) -> None:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode in (0, 2)
-    assert ("source (bf16)" in done.stdout) if done.returncode == 0 else ("--amp bf16" in done.stderr)
+    assert ("small (bf16): accuracy" in done.stdout) if done.returncode == 0 else ("--amp bf16" in done.stderr)
 
 
 def test_amp_and_compile_are_separate_cells_with_marked_rows() -> None:
     assert len({make_cell("sar", amp=amp, compile=c).key for amp in (None, "bf16") for c in (False, True)}) == 4
     records = [make_record("sar"), make_record("sar", amp="bf16"), make_record("sar", compile=True)]
     assert [row.label for row in compare(records).rows] == ["sar", "sar (bf16)", "sar (compiled)"]
+
+
+def test_what_all_rows_share_is_in_the_caption_once() -> None:
+    found = compare([make_record("source", amp="bf16"), make_record("sar", amp="bf16")])
+    assert [row.label for row in found.rows] == ["source", "sar"]
+    assert all(table.title.startswith("s (bf16): ") for table in layout(found).values())
+    assert compare([make_record("source"), make_record("sar", amp="bf16")]).caption == "s"
 
 
 def test_an_unknown_precision_is_refused(cli: Cli) -> None:

@@ -110,7 +110,7 @@ def test_the_released_sar_numbers_are_normalised_in_another_way() -> None:
 def test_a_suite_without_a_paper_says_so(cli: Cli, tmp_path: Path) -> None:
     keep(Store.create(tmp_path / "run", "s"), make_record("mine"))
     shown = cli("report", tmp_path / "run", "--format", "terminal", "--paper")[1]
-    assert "s reproduces no paper: name one with --paper NAME (known: dpal, sar)." in shown
+    assert f"s reproduces no paper: name one with --paper NAME (known: {', '.join(papers.names())})." in shown
 
 
 @pytest.mark.parametrize(

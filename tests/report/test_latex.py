@@ -92,3 +92,10 @@ def test_a_table_has_rules_bold_and_a_label(tmp_path: Path) -> None:
         assert part in text
     body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
     assert {line.count("&") for line in body.splitlines() if line.endswith(r"\\")} == {6}
+
+
+def test_only_complete_rows_are_bold() -> None:
+    records = [make_record("whole", 0.5, task=task) for task in ("fog", "snow")]
+    text = latex.fragment(layout(compare([*records, make_record("half", 0.9, task="fog")]))["accuracy"], "t")
+    half, whole = (next(line for line in text.splitlines() if line.startswith(name)) for name in ("half", "whole"))
+    assert (half.count("textbf"), whole.count("textbf")) == (0, 3), "fog, snow and their average"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -217,6 +218,16 @@ def test_names_are_text_beside_published_numbers_too() -> None:
     text = made([*shipped("sar"), *odd])
     assert f"Not in the paper: {EVIL}." in Reader(text).text
     assert EVIL not in text
+
+
+def test_times_that_contradict_counts_or_shared_a_machine_are_not_drawn_as_others() -> None:
+    shared = {"device_name": "chip", "threads": 2, "shared": True}
+    records = [changed(make_record(name, ms=ms), environment=shared) for name, ms in (("source", 1.0), ("eata", 0.7))]
+    text = made(records)
+    assert "WARNING Times contradict the counts of passes" in Reader(text).text
+    methods = [json.loads(part) for part in re.findall(r'"costs": ?({[^}]*})', text)]
+    assert "× Source (shared with other jobs)" in methods[0]
+    assert not [name for name in methods[1] if "Source" in name or "ms" in name]
 
 
 def test_a_slow_first_batch_is_a_warning_here_too() -> None:

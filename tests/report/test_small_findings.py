@@ -72,3 +72,17 @@ def test_slow_batches_all_over_or_a_single_batch_are_not_noted() -> None:
     alone = changed(make_record("tent"), batch_seconds=[9.0])
     assert costs.slow_first_batch(alike) is None
     assert costs.slow_first_batch(alone) is None
+
+
+def test_times_that_contradict_counts_are_a_warning_and_not_drawn() -> None:
+    def at(ms: float, forwards: int) -> list[Record]:
+        return [make_record("source", ms=1.0), changed(make_record("eata", ms=ms), sample_forwards=forwards)]
+
+    def said(records: list[Record]) -> list[str]:
+        return [str(note) for note in time_table(compare(records)).notes if "contradict" in str(note)]
+
+    wrong = at(0.71, 102)
+    assert "eata took 0.71 × Source's time for 1.02 × its forwards" in said(wrong)[0]
+    assert costs.contradictions(compare(wrong).rows) == {"eata": (pytest.approx(0.71), pytest.approx(1.02))}
+    for fine in (at(0.95, 102), at(0.71, 60), at(2.0, 102)):
+        assert said(fine) == []

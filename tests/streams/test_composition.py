@@ -227,6 +227,8 @@ BAD = {
     "normal+order:random": "order:random requires one stream over all tasks",
     "freeze:9+reset:batch": "a frozen method cannot be reset",
     "mixed+clean": "clean requires continual",
+    "mixed+remember:9": "remember requires continual",
+    "continual+remember:9+reset:2": "omit freeze and resets by batches",
     "ccc+freeze:9": "'ccc' stands alone",
     "petta-20:3": "is a preset and takes no settings",
     "dirichlet:0.1,slot=3": "unknown setting 'slot'; did you mean 'slots'?",

@@ -8,7 +8,7 @@ from pathlib import Path
 from tta_bench.cli import options, where
 from tta_bench.figures.style import FORMATS
 
-FROM_RUNS = ("curve", "pareto", "sweep", "speed", "reliability", "risk", "confusion")
+FROM_RUNS = ("curve", "pareto", "sweep", "speed", "visits", "forgetting", "reliability", "risk", "confusion")
 FROM_INSPECTIONS = ("tsne", "attention", "correlation")
 
 ABOUT = """\
@@ -18,6 +18,8 @@ figures of a run folder (`tta-bench run`):
   sweep        accuracy against a numeric setting that differs between rows of a method, or of all rows against
                stream_speed, batch_size, limit or severity (--setting, --methods)
   speed        accuracy of all rows against stream speed, and the batches that each adapted to (--methods)
+  visits       error at each visit of a recurring stream; prints the change per visit and collapses (--tasks, --methods)
+  forgetting   accuracy on the clean images between tasks, of --scenario forgetting (--methods)
   reliability  accuracy against confidence (--methods)
   risk         errors among the surest images against coverage (--methods)
   confusion    which classes a row takes for which, the first three rows by default (--methods, --tasks)

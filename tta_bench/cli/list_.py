@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tta_bench.cli import options
 from tta_bench.cli.tables import NARROW, details, say, say_problems, show
@@ -39,6 +39,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument("what", choices=("methods", "suites", "models", "datasets", "metrics", "scenarios"))
     verb.add_argument("names", nargs="*", metavar="NAME", help="methods to show in detail, settings included")
+    verb.add_argument("--suite", metavar="NAME", help="with methods NAME: their settings on this suite and its model")
     options.add_data_root(verb)
     verb.set_defaults(action=run)
 
@@ -46,10 +47,12 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.names and args.what != "methods":
         raise UserError(f"list {args.what} {args.names[0]}: only `list methods` takes names")
+    if args.suite and not args.names:
+        raise UserError("--suite needs names of methods, as in `list methods sar --suite imagenet-c-5`")
     if args.what == "suites":
         _suites(args.data_root)
     elif args.names:
-        _details_of_methods(args.names)
+        _details_of_methods(args.names, args.suite, args.data_root)
     else:
         shown = {"methods": _methods, "models": _models, "datasets": _datasets, "metrics": _metrics}
         (shown | {"scenarios": _scenarios})[args.what]()
@@ -84,13 +87,14 @@ def _methods() -> None:
     say_problems([row["error"] for row in rows if "error" in row])
 
 
-def _details_of_methods(names: Sequence[str]) -> None:
+def _details_of_methods(names: Sequence[str], suite: str | None, root: Path) -> None:
     from tta_bench import registry, settings
 
     for name in names:
         cls = registry.installed().load(name)
         (row,) = registry.describe([name])
-        defaults = {key: "none" if value is None else value for key, value in settings.defaults(cls).items()}
+        values = _on_suite(name, suite, root) if suite else settings.defaults(cls)
+        defaults = {key: "none" if value is None else value for key, value in values.items()}
         details(
             name,
             {
@@ -105,6 +109,25 @@ def _details_of_methods(names: Sequence[str]) -> None:
                 "from": row["from"],
             },
         )
+
+
+def _on_suite(name: str, suite: str, root: Path) -> dict[str, Any]:
+    """A method's settings on a suite; what it computes from model and batch size, as most rates, is resolved."""
+    from tta_bench import registry, settings
+    from tta_bench.isolation.adapter import Adapter
+    from tta_bench.runs.bind import Binder
+    from tta_bench.runs.options import RunOptions
+    from tta_bench.runs.spec import row_of, spec_of
+    from tta_bench.suites.suite import load
+
+    asked = RunOptions(suite=suite, methods=(name,), data_root=root)
+    found = load(suite)
+    row = row_of(name, found, asked)
+    spec = spec_of(found, asked, row, found.tasks[:1], found.seeds[0])
+    method = Adapter(Binder(asked.site).setup(spec), shares_weights=True).method
+    values = {**settings.defaults(registry.installed().load(row.method)), **row.settings}
+    resolved = {key: getattr(method, key, None) for key, value in values.items() if value is None}
+    return values | {key: value for key, value in resolved.items() if isinstance(value, int | float | str)}
 
 
 def _suites(root: Path) -> None:
@@ -221,7 +244,7 @@ def _scenarios() -> None:
     show(
         ("preset", "composition", "from"),
         [*((name, text, owner) for name, text, owner in presets)],
-        "A choice beside a preset replaces the preset's choice on its axis, as in petta-20+recurring:5 "
+        "A choice beside a preset replaces the preset's choice on its axis, as in csc-20+recurring:5 "
         "(docs/streams.md).",
     )
     say("scenarios of one word, with options of their own:")

@@ -90,12 +90,31 @@ def bar_columns() -> tuple[ProgressColumn, ...]:
     )
 
 
-class RunWatcher(Watcher):
+class CellLines(Watcher):
+    """Lines about the cell that runs: one every 30 s, so that a log shows that it is alive."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.cell = ("", 0)
+        self.said_at = time.monotonic()
+
+    def on_start(self, spec: CellSpec, images: int) -> None:
+        self.cell, self.said_at = (f"{spec.label} on {spec.name}, seed {spec.seed}", images), time.monotonic()
+
+    def on_batch(self, images: int, accuracy: float) -> None:
+        if time.monotonic() - self.said_at > LINE_EVERY:
+            self.said_at = time.monotonic()
+            name, total = self.cell
+            text = f"{name}: {images:,} of {total:,} images, {100 * accuracy:.1f} % so far"
+            self.console.print(text, soft_wrap=True)
+
+
+class RunWatcher(CellLines):
     """Counts cells and prints a line about each."""
 
     def __init__(self, cells: int, console: Console) -> None:
+        super().__init__(console)
         self.cells = cells
-        self.console = console
         self.finished = 0
         self.kept = 0
         self.reused = 0
@@ -136,6 +155,9 @@ class RunWatcher(Watcher):
         """Print how many results were reused, so that they are not mistaken for new ones."""
         if self.reused:
             self.console.print(f"Reused {self.reused} of {self.cells} cells ({advice}).")
+
+    def of_worker(self, number: int) -> Watcher:
+        return CellLines(self.console)
 
     def stop(self) -> None:
         """Remove bars from the screen."""

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.records.record import Record
+    from tta_bench.records.spec import CellSpec
+    from tta_bench.records.store import Store
+    from tta_bench.report.rows import Comparison
+    from tta_bench.report.runs import Runs
     from tta_bench.runs.options import RunOptions
-    from tta_bench.runs.tuned import Trial
+    from tta_bench.runs.tuned import Trial, Tuned
     from tta_bench.suites.suite import Suite
 
 DEFAULT = "digits-c-holdout"
@@ -39,7 +43,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="KEY=V,V,…",
         help="values of one setting, as in lr=1e-3,1e-2; repeatable",
     )
-    options.add(verb, [name for name in options.OF_CHECK if name not in ("methods", "settings")], suite=DEFAULT)
+    options.add(verb, [*(n for n in options.OF_CHECK if n not in ("methods", "settings")), "jobs"], suite=DEFAULT)
     verb.add_argument(
         "--criterion",
         choices=("accuracy", "entropy", "confidence", "information"),
@@ -67,34 +71,87 @@ def run(args: argparse.Namespace) -> int:
     chosen = suites.load(args.suite)
     refuse_misnamed(chosen, choices)
     points = grid(args.grid)  # a typo is reported before torch is imported
-    from tta_bench.cli.progress import watch
+    from tta_bench.papers.baseline import BASELINE
     from tta_bench.records.store import Store
     from tta_bench.report import criteria, render
     from tta_bench.report.rows import compare
     from tta_bench.report.runs import Runs
     from tta_bench.report.tables import accuracy_table, by_average
-    from tta_bench.runs.bind import Binder
-    from tta_bench.runs.resume import run_specs
 
     console = options.console()
     fixed = choices.overrides.get(args.method, {})
-    site = choices.site
     asked = [replace(choices, set={args.method: {**fixed, **point}}) for point in points]
-    requests = [spec for choice in asked for spec in specs(chosen, choice)]
-    binder = Binder(site)
-    binder.refuse_unfit(requests)
+    source = [] if args.method == BASELINE else specs(chosen, replace(choices, methods=(BASELINE,), set={}))
+    requests = [*source, *(spec for choice in asked for spec in specs(chosen, choice))]
     store = Store.create(args.out or RUNS / chosen.name, chosen.name)
-    store.note_command(args.command, chosen.tasks, [args.method])
-    with watch(len(requests), console) as watcher:
-        records = run_specs(requests, site, store, watcher, binder)
+    store.note_command(args.command, chosen.tasks, [BASELINE, args.method] if source else [args.method])
+    everything = _run(requests, choices, store, console)
+    records = [record for record in everything if record.cell.spec.method != BASELINE or not source]
     runs = Runs([store.folder])
-    found = compare(records)
-    render.show(by_average(accuracy_table(found)), console)
+    found, beside = compare(records), compare(everything)
+    render.show(by_average(accuracy_table(beside)), console)
+    _show_differences(beside, runs, console)
     render.show(criteria.choice_table(found, runs), console)
     scores = {row.first.label: criteria.score(row, runs, args.criterion) for row in found.rows if row.done}
     tried = trials(asked, chosen, records, {} if args.criterion == "accuracy" else scores)
-    _write(args.write or store.folder / "settings.yaml", args, tried, chosen, choices, console)
-    return 1 if any(record.status != "done" for record in records) else 0
+    best = _write(args.write or store.folder / "settings.yaml", args, tried, chosen, choices, console)
+    _warn(best, [record for record in everything if record.cell.spec.method == BASELINE], console)
+    return 1 if len(everything) < len(requests) or any(record.status != "done" for record in everything) else 0
+
+
+def _run(requests: list[CellSpec], choices: RunOptions, store: Store, console: Console) -> list[Record]:
+    """The records of all cells that ran to an end: in this process, or by several workers."""
+    from tta_bench.cli.progress import watch
+    from tta_bench.engines.fleet import Fleet
+    from tta_bench.runs.bind import Binder
+    from tta_bench.runs.resume import finished, run_specs
+
+    site = choices.site
+    with watch(len(requests), console) as watcher:
+        if (choices.jobs or 1) > 1:
+            with Fleet(choices) as fleet:
+                fleet.check(requests, site, store.folder)
+                return fleet.run(requests, finished(requests, site, store), site, store, watcher)[0]
+        binder = Binder(site)
+        binder.refuse_unfit(requests)
+        return run_specs(requests, site, store, watcher, binder)
+
+
+def _show_differences(found: Comparison, runs: Runs, console: Console) -> None:
+    """Each row against Source, with the interval of the difference."""
+    from tta_bench.errors import UserError
+    from tta_bench.notes import info
+    from tta_bench.report import differences, render
+    from tta_bench.report.values import Table, Value
+
+    source = next((row for row in found.rows if row.is_source), None)
+    rows = []
+    for row in found.rows if source else ():
+        if source and row is not source and row.done:
+            try:
+                overall = differences.difference(found, source.label, row.label, runs).overall
+            except UserError:  # no stream on which both are done
+                continue
+            numbers = (overall.difference, overall.low, overall.high)
+            rows.append((row.label, tuple(Value(100 * number, digits=2, signed=True) for number in numbers)))
+    note = info("Points of accuracy, mean over tasks. Intervals: block bootstrap over batches.")
+    if rows:
+        table = Table(f"{found.caption}: against Source", ("difference", "95 % low", "high"), tuple(rows), (note,))
+        render.show(table, console)
+
+
+def _warn(best: Tuned, source: Sequence[Record], console: Console) -> None:
+    """Say where a better choice may lie, and where adapting does not help at all."""
+    from statistics import fmean
+
+    from tta_bench.runs.tuned import at_edges
+
+    for edge in at_edges(best):
+        console.print(f"WARNING {edge} is at the edge of its grid: try values beyond it", soft_wrap=True)
+    scores = [100 * top1 for record in source for top1 in record.scores.task_top1.values()]
+    if scores and best.accuracy < fmean(scores):
+        text = f"WARNING the best, {best.accuracy:.1f} %, is below Source, {fmean(scores):.1f} %"
+        console.print(f"{text}: no setting of this grid helps here", soft_wrap=True)
 
 
 def trials(
@@ -120,7 +177,7 @@ def trials(
 
 def _write(
     file: Path, args: argparse.Namespace, tried: Sequence[Trial], suite: Suite, choices: RunOptions, console: Console
-) -> None:
+) -> Tuned:
     from tta_bench.runs import tuned
 
     method: str = args.method
@@ -133,12 +190,14 @@ def _write(
         seeds=tuple(choices.seeds or suite.seeds),
         model=choices.model or suite.model,
         limit=choices.limit,
+        by_hand=dict(choices.overrides.get(method, {})),
     )
     best = tuned.add(file, method, found)
     words = " ".join(f"--set {method}.{key}={value}" for key, value in best.settings.items())
     by = "" if args.criterion == "accuracy" else f" by {args.criterion}"
     console.print(f"Best of {len(best.tried)} tried{by}: {words}", soft_wrap=True)
     console.print(f"Written to {file}: `tta-bench run --settings {file}` uses it", soft_wrap=True)
+    return best
 
 
 def grid(texts: list[str]) -> list[dict[str, Any]]:

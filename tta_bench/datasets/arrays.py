@@ -26,16 +26,20 @@ class Arrays(OneFolder, ArrayKind):
         root: Path | None,
         *,
         folder: Folder,
-        data: Annotated[Text, Meta(description="The file of images: bytes of shape (N, 32, 32, 3).")],
-        labels: Annotated[Text, Meta(description="The file of labels: whole numbers of shape (N,).")],
+        data: Annotated[
+            Text, Meta(description="The file of images, .npy may be left out: bytes of shape (N, 32, 32, 3).")
+        ],
+        labels: Annotated[
+            Text, Meta(description="The file of labels, .npy may be left out: whole numbers of shape (N,).")
+        ],
         classes: Annotated[Count, Meta(description="How many classes there are.")],
         images: Published,
         allow_partial: Partial = False,
     ) -> None:
         super().__init__(root, allow_partial=allow_partial)
-        self.folder, self.data, self.labels, self.images = folder, data, labels, images
-        self.num_classes = classes
-        self.layout = f"{folder}/{data} and {labels}"
+        self.folder, self.images, self.num_classes = folder, images, classes
+        self.data, self.labels = (f"{name.removesuffix('.npy')}.npy" for name in (data, labels))
+        self.layout = f"{folder}/{self.data} and {self.labels}"
 
     def published(self, task: str) -> tuple[int, int]:
         return self.num_classes, self.images

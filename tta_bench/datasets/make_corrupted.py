@@ -2,6 +2,7 @@
 
 <out>/<corruption>/<severity>/<wnid>/<name>.JPEG    as published: shorter side to 256, centre 224, JPEG quality 85
 <out>/make-corrupted.json                           how it was made, so that two versions never mix in one tree
+<out>/.unfinished-<digest>                          which of its folders a command has begun; gone when it is done
 
 Files are written atomically, and the randomness of each depends on its name only: resumed, or with more processes, the
 tree comes out the same.
@@ -9,6 +10,7 @@ tree comes out the same.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -31,7 +33,7 @@ from tta_bench.corruptions import CORRUPTIONS, HELD_OUT, SEVERITIES, corrupt
 from tta_bench.datasets.files import decode
 from tta_bench.datasets.imagenet_c import ALL, PARTS
 from tta_bench.datasets.listing import list_classes
-from tta_bench.datasets.on_disk import MADE
+from tta_bench.datasets.on_disk import MADE, UNFINISHED
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError, require_known, some
 from tta_bench.files import write_whole
@@ -101,12 +103,23 @@ def find_images(clean: Path) -> list[Path]:
 def make(plan: Plan, images: Sequence[Path], workers: int) -> Generator[Made, None, None]:
     """Make the missing files; yields each image when its files are done. Close the generator to stop early."""
     _prepare(plan)
+    unfinished, is_whole = _begin(plan), True
     with _parts(plan.out) as parts:
-        if workers == 1:
-            for path in images:
-                yield make_one(plan, path, parts)
-        else:
-            yield from _in_processes(plan, images, parts, workers)
+        one_by_one = (make_one(plan, path, parts) for path in images)
+        for made in one_by_one if workers == 1 else _in_processes(plan, images, parts, workers):
+            is_whole = is_whole and not made.error
+            yield made
+    if is_whole:
+        unfinished.unlink(missing_ok=True)
+
+
+def _begin(plan: Plan) -> Path:
+    """Mark what this command makes as unfinished; datasets refuse it until the mark is gone."""
+    folders = [f"{corruption}/{severity}" for corruption in plan.corruptions for severity in plan.severities]
+    content = json.dumps(folders).encode()
+    mark = plan.out / f"{UNFINISHED}{hashlib.sha256(content).hexdigest()[:12]}"
+    write_whole(mark, content)
+    return mark
 
 
 def make_one(plan: Plan, path: Path, parts: Path) -> Made:

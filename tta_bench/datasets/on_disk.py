@@ -12,18 +12,21 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.checked import parse
 from tta_bench.checked.annotations import Partial, Resizing
 from tta_bench.data.seeding import permutation
 from tta_bench.datasets.base import SAMPLE, Dataset
 from tta_bench.datasets.files import FolderImages
-from tta_bench.datasets.listing import Classes, is_folder, list_classes
+from tta_bench.datasets.listing import Classes, is_file, is_folder, list_classes
 from tta_bench.datasets.opening import OnOpened
 from tta_bench.datasets.transform import Transform, photograph
 from tta_bench.download.table import sets_for
 from tta_bench.errors import UserError
+from tta_bench.files import read_whole
 
 SOURCE_IMAGES = 2000  # as EATA's authors take for their Fisher information
 MADE = "make-corrupted.json"  # marks a tree that was made here, not downloaded
+UNFINISHED = ".unfinished-"  # starts the name of a file that lists folders of such a tree, while they are made
 
 D = TypeVar("D", bound="OnDisk")
 
@@ -112,10 +115,21 @@ def in_folders(
     folder: Path, found: Classes, rank: Mapping[str, int], view: Transform, *, prefix: str = ""
 ) -> FolderImages:
     """The images of class folders, labelled by the rank of their class; UserError if there are none."""
+    refuse_unfinished(folder)
     if not found:
         raise UserError(f"{folder}: has no images: expected a folder for each class in it")
     ids = [f"{prefix}{name}/{file}" for name, files in found.items() for file in files]
     return FolderImages(folder, ids, labels_of(found, rank), view, prefix)
+
+
+def refuse_unfinished(folder: Path) -> None:
+    """Refuse a folder that `make-corrupted` has begun and not finished: it may lack some images."""
+    for home in folder.resolve().parents[:2]:
+        for mark in home.glob(f"{UNFINISHED}*") if is_file(home / MADE) else ():
+            if folder.resolve().relative_to(home).as_posix() in parse.from_json(read_whole(mark), str(mark)):
+                raise UserError(
+                    f"{folder}: make-corrupted has not finished it: run the same make-corrupted command again"
+                )
 
 
 def labels_of(found: Classes, rank: Mapping[str, int]) -> NDArray[np.int64]:

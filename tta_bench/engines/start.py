@@ -107,6 +107,7 @@ def _checked(requests: list[CellSpec], site: Site, *, forks: bool) -> Binder:
     binder = Binder(site, workers)
     try:
         binder.refuse_unfit(requests)
+        binder.drop_weights()
     except BaseException:
         workers.close()
         raise

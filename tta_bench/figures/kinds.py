@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError
-from tta_bench.figures import attention, confusion, correlation, curve, lines, pareto, reliability, sweep, tsne
+from tta_bench.figures import attention, confusion, correlation, curve, lines, pareto, reliability, sweep, tsne, visits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +19,8 @@ KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any], Figure]]] = {
     "pareto": (pareto.data, pareto.draw),
     "sweep": (sweep.data, sweep.draw),
     "speed": (lines.at_speeds, lines.draw),
+    "visits": (visits.data, visits.draw),
+    "forgetting": (visits.forgetting, visits.draw),
     "reliability": (reliability.data, reliability.draw),
     "risk": (reliability.data, reliability.draw_risk),
     "confusion": (confusion.data, confusion.draw),

@@ -53,9 +53,10 @@ class Pareto:
 
 
 def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Pareto:
-    """One point per row whose tasks are all done."""
+    """One point per row, over the tasks that all rows have done."""
     found = rows.read(folder, methods, where)
-    price, points, notes = _passes, [], list(map(str, found.notes))
+    found, less = rows.on_common_tasks(found)
+    price, points, notes = _passes, [], [*map(str, found.notes), *less]
     if cost == "time":
         source = _source(rows.read(folder, where=where))
         price = partial(_times, source)

@@ -27,6 +27,29 @@ def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()
     return replace(found, rows=rows or found.rows)
 
 
+def on_common_tasks(found: Comparison) -> tuple[Comparison, list[str]]:
+    """The rows on the tasks that every seed of every row has done, and a note if these are not all.
+
+    Rows of which nothing is done do not count. Unchanged if the others have no task in common.
+    """
+    begun = [row for row in found.rows if row.done]
+    common = [
+        task
+        for task in found.tasks
+        if all(
+            {r.cell.spec.seed for r in row.records} == {r.cell.spec.seed for r in row.done if task in r.cell.spec.tasks}
+            for row in begun
+        )
+    ]
+    if not common or len(common) == len(found.tasks):
+        return found, []
+    kept = [Row(r.label, tuple(x for x in r.done if set(x.cell.spec.tasks) <= set(common))) for r in found.rows]
+    if any(row.done and not less.records for row, less in zip(found.rows, kept, strict=True)):
+        return found, []
+    note = f"Only the {len(common)} of {len(found.tasks)} tasks that all rows have done: {', '.join(common)}"
+    return replace(found, tasks=tuple(common), rows=tuple(kept)), [note]
+
+
 def average(row: Row, tasks: Sequence[str]) -> Value:
     """The mean accuracy in percent over all tasks, then over seeds; only if every seed has every task.
 

@@ -115,7 +115,8 @@ class Pass:
             self._resets = self.own_resets
             self.session.method.reset()
         freeze = self.session.setup.running.freeze_after
-        turn = self._timetable.next(is_frozen=freeze is not None and self._images >= freeze)
+        is_frozen = freeze is not None and self._images >= freeze
+        turn = self._timetable.next(is_frozen=is_frozen or len(self._laps) in self.session.setup.probes)
         if turn == "adapt":
             logits = self._adapt(batch)
         else:
@@ -150,7 +151,7 @@ class Pass:
     def measured(self) -> Measured:
         """What was measured over all batches so far, one at least."""
         method, cost, setup = self.session.method, self._cost, self.session.setup
-        skips = setup.live is not None or setup.running.freeze_after is not None
+        skips = setup.live is not None or setup.running.skips
         return Measured(
             score_point=method.score_point,
             needs_source=method.needs_source,

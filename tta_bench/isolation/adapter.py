@@ -39,6 +39,7 @@ class Setup(Asked):
     model_name: str = ""  # by which another process can load the model
     live: Live | None = None  # None: the stream waits, and the method adapts to every batch
     running: Running = PLAIN
+    probes: tuple[int, ...] = ()  # batches that are only predicted
     resets: tuple[int, ...] = ()  # batches before which the method is reset, beside those of `running`
 
     def resets_before(self, batch: int) -> bool:
@@ -72,8 +73,8 @@ class Adapter:
             batch_size=setup.batch_size,
             params=setup.settings,
         )
-        if setup.live is not None or setup.running.freeze_after is not None:
-            _require_predict(self.method, setup.live or Live(), freezes=setup.running.freeze_after is not None)
+        if setup.live is not None or setup.running.skips:
+            _require_predict(self.method, setup.live or Live(), skips=setup.running.skips)
 
     def prepare(self, source: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
         """Give source batches to a method that needs them, and their labels to one that uses them."""
@@ -91,15 +92,15 @@ class Adapter:
             return self.method.adapt(batch)
 
 
-def _require_predict(method: Method, live: Live, *, freezes: bool) -> None:
+def _require_predict(method: Method, live: Live, *, skips: bool) -> None:
     """Refuse a method that could not answer a batch without adapting."""
     cls = type(method)
     is_default = cls.predict is Method.predict and cls.features is Method.features
-    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1 or freezes
+    needs_it = (live.speed and live.busy != "source") or live.adapt_every > 1 or skips
     if needs_it and is_default and not isinstance(getattr(method, "model", None), nn.Module):
         raise UserError(
-            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer while it is busy or "
-            f"frozen: define predict, or use --busy source or a stream without freeze"
+            f"{cls.__name__} keeps no model and defines no predict(batch), so it cannot answer without adapting: "
+            f"define predict, or use --busy source or a stream without freeze and remember"
         )
 
 

@@ -41,6 +41,7 @@ from tta_bench.isolation.messages import (
 )
 from tta_bench.isolation.prepared import Cost, State
 from tta_bench.measure import environment
+from tta_bench.measure.clock import synchronise
 from tta_bench.measure.process import open_files
 from tta_bench.models import source as models
 from tta_bench.models.source import SourceModel
@@ -126,6 +127,7 @@ def _work(job: Job, connection: Connection, memory: int) -> None:
             host.send(CodeChanged())
             return
         start(setup)
+        _warm_up(job.model, setup.device)
         files = Counter(open_files())
         measured = adapt(replace(setup, model=model), host)
         if left := sorted((Counter(open_files()) - files).elements()):
@@ -147,6 +149,15 @@ def _imported_code(method: str) -> str:
 @lru_cache(maxsize=4)
 def _model(name: str) -> SourceModel:
     return models.load(name)
+
+
+@lru_cache(maxsize=4)
+@torch.no_grad()
+def _warm_up(name: str, device: torch.device) -> None:
+    """Let the libraries behind a model start before the first timed batch, on a copy of it and on black images."""
+    model = _model(name)
+    model.fresh(device)(torch.zeros(2, 3, model.input_size, model.input_size, device=device))
+    synchronise(device)
 
 
 def main(connection: int, memory: int) -> None:

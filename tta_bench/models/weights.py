@@ -104,7 +104,7 @@ def refuse_unreadable(path: Path) -> None:
         if path.is_dir():
             raise UserError(f"model file {path} is a folder, expected {', '.join(SUFFIXES)}")
         if not path.is_file():
-            raise UserError(f"model file {path} does not exist")
+            raise UserError(f"model file {path} does not exist: name its place by --model, or make it by train-source")
         with path.open("rb"):
             pass
     except OSError as error:

@@ -35,7 +35,7 @@ def check(
 
     `data` returns the results in the data, if another process checks it.
     """
-    found, binder = CheckResults(), Binder(site)
+    found, binder, options = CheckResults(), Binder(site), options.for_suite(suite)
     device = found.note("device", lambda: binder.device, lambda d: f"{d} ({environment.device_name(d)})")
     if options.amp and device is not None:
         found.note("--amp", lambda: refuse_missing_bf16(device), lambda _: "bf16 works")

@@ -47,7 +47,7 @@ def in_data(
     suite: Suite, options: RunOptions, site: Site, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
 ) -> list[CheckResult]:
     """Count classes and images of every task and open a sample, or all images, with progress to `on_opened`."""
-    results = CheckResults()
+    results, options = CheckResults(), options.for_suite(suite)
     tasks = tuple(options.tasks or suite.tasks)
     dataset = results.note(
         "data",

@@ -17,6 +17,7 @@ from tta_bench.report.rows import Comparison, Row, counted
 
 IMAGES = 50_000  # of ImageNet's validation set, and of most published time tables
 MIXED = "Times were measured under different conditions"
+LEAST_TIME = 0.9  # × Source, of a row with as many forwards; what is below is noise of the machine
 SLOW_TIMES, SLOW_SECONDS = 5.0, 1.0  # a first batch is noted if it takes so many times the median, and so much more
 
 
@@ -28,6 +29,7 @@ def time_notes(comparison: Comparison) -> tuple[Note, ...]:
         *_left_out(comparison, timed),
         info(f"seconds: all of `adapt`, per seed; {_steady_note(timed)}"),
         *_slow_note(timed),
+        *_contradiction_note(timed),
         *extrapolated(timed),
         *_memory_note(comparison),
     )
@@ -192,6 +194,36 @@ def paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Re
 def times_other(pairs: Sequence[tuple[Record, Record]]) -> float | None:
     """Steady time per image of the first of each pair as a multiple of the second's; None without pairs."""
     return steady_ms([own for own, _ in pairs]) / steady_ms([other for _, other in pairs]) if pairs else None
+
+
+def contradictions(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+    """Rows that took less time than Source for at least as many forwards, which no method can: both as × Source."""
+    source = [record for row in rows if row.is_source for record in row.done]
+    found = {}
+    for row in rows:
+        pairs = [
+            (own, other)
+            for own, other in paired([] if row.is_source else row.done, source)
+            if own.cell.conditions.mode == other.cell.conditions.mode and own.time_conditions == other.time_conditions
+        ]
+        time = times_other(pairs) or math.inf
+        own, others = (
+            (sum(record.measured.sample_forwards for record in side) for side in zip(*pairs, strict=True))
+            if pairs
+            else (0, 1)
+        )
+        if time < LEAST_TIME and own >= others:
+            found[row.label] = time, own / others
+    return found
+
+
+def _contradiction_note(comparison: Comparison) -> list[Note]:
+    found = [
+        f"{label} took {time:.2f} × Source's time for {forwards:.2f} × its forwards"
+        for label, (time, forwards) in contradictions(comparison.rows).items()
+    ]
+    text = "Times contradict the counts of passes: something else used the machine. Compare passes, or run alone again"
+    return [warning(f"{text}: {'; '.join(found)}.")] if found else []
 
 
 def _memory_note(comparison: Comparison) -> list[Note]:

@@ -79,4 +79,4 @@ def choice_table(comparison: Comparison, runs: Runs) -> Table:
         rows.append((name, (Value(word=row.label), value, Value(lost, digits=1))))
     notes = tuple(info(f"{name}: {one.about}.") for name, one in CRITERIA.items())
     columns = ("chooses", "Avg.", "points lost")
-    return Table(f"{comparison.suite}: settings by criterion", columns, tuple(rows), notes, "by")
+    return Table(f"{comparison.caption}: settings by criterion", columns, tuple(rows), notes, "by")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tta_bench.errors import clean
 from tta_bench.notes import Note
-from tta_bench.report.values import Table, Value
+from tta_bench.report.values import FAILED, MISSING, Table, TableRow, Value
 
 WIDE = 10  # with more columns, they move closer together
 PACKAGES = ("booktabs", "graphicx")
@@ -63,7 +63,10 @@ def _known(char: str) -> bool:
 def fragment(table: Table, name: str) -> str:
     r"""A table to \input into a paper; wider than the line, it shrinks to fit."""
     head = " & ".join(escape(column) for column in (table.head, *table.columns))
-    rows = [" & ".join([escape(label), *map(_entry, values)]) + r" \\" + _gap(values) for label, values in table.rows]
+    rows = [
+        " & ".join([escape(label), *map(_entry, values)]) + r" \\" + _gap(values)
+        for label, values in _best_of_complete(table.rows)
+    ]
     lines = [
         "% made by tta-bench report; needs " + " ".join(rf"\usepackage{{{package}}}" for package in PACKAGES),
         r"\begin{table}[htbp]",
@@ -104,6 +107,27 @@ def files(tables: Mapping[str, Table], title: str) -> dict[str, str]:
     """All that `--format latex` writes: a fragment per table, and report.tex around them."""
     fragments = {f"{name}.tex": fragment(table, f"{title}-{name}") for name, table in tables.items()}
     return {**fragments, "report.tex": document(tables, title)}
+
+
+def _best_of_complete(rows: Sequence[TableRow]) -> Sequence[TableRow]:
+    """Rows with the best of each column marked among complete rows: a paper's table compares only those."""
+    whole = [not any(value.word in (MISSING, FAILED) for value in values) for _, values in rows]
+    if all(whole) or not any(whole):
+        return rows
+    marked = {i for _, values in rows for i, value in enumerate(values) if value.best}
+    tops = {
+        i: max(values[i].rank for (_, values), complete in zip(rows, whole, strict=True) if complete) for i in marked
+    }
+    return [
+        (
+            label,
+            tuple(
+                replace(value, best=complete and value.rank == tops[i]) if i in marked else value
+                for i, value in enumerate(values)
+            ),
+        )
+        for (label, values), complete in zip(rows, whole, strict=True)
+    ]
 
 
 def _entry(value: Value) -> str:

@@ -82,7 +82,7 @@ def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
         rank = f"{place}{'≈' if row.label in close.labels else ''}" if value.is_number else NONE
         rows.append((row.label, (Value(word=rank), value, *entries(more, row, context))))
     columns = ("rank", "Avg.", *(column.head for column in more))
-    return Table(f"{comparison.suite}: leaderboard", columns, tuple(rows), (*comparison.notes, about, *close.notes))
+    return Table(f"{comparison.caption}: leaderboard", columns, tuple(rows), (*comparison.notes, about, *close.notes))
 
 
 def not_distinguishable(rows: Sequence[Row], runs: Runs) -> set[str]:

@@ -48,7 +48,7 @@ def minutes_table(comparison: Comparison, paper: Paper, table: PaperTable, match
         "comparable",
     )
     notes += [*extrapolated(comparison, table.images), *reasons.notes()]
-    return Table(f"{comparison.suite}: measured and paper", columns, tuple(rows), tuple(notes))
+    return Table(f"{comparison.caption}: measured and paper", columns, tuple(rows), tuple(notes))
 
 
 def _ratio(row: Row, base: Row) -> tuple[Ratio, str]:

@@ -62,7 +62,7 @@ def _by_task(comparison: Comparison, paper: Paper, table: PaperTable, matched: d
     columns = (*names.columns(comparison.tasks), "Avg.", "comparable")
     text = f"Avg.: without {missing} of the paper's {len(table.tasks)} tasks, on both sides."
     notes = [*reasons.notes(), *([info(text)] if missing else [])]
-    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), tuple(notes))
+    return Table(f"{comparison.caption}: measured and paper (%)", columns, tuple(rows), tuple(notes))
 
 
 def _averages(comparison: Comparison, paper: Paper, table: PaperTable, matched: dict[str, str]) -> Table:
@@ -75,7 +75,7 @@ def _averages(comparison: Comparison, paper: Paper, table: PaperTable, matched: 
         marks = reasons.judge(_reasons(row, paper, table, matched[row.label], entry.provenance))
         rows.append((row.label, (measured, published, _less(measured, published), marks)))
     columns = ("Avg.", "paper", "difference", "comparable")
-    return Table(f"{comparison.suite}: measured and paper (%)", columns, tuple(rows), tuple(reasons.notes()))
+    return Table(f"{comparison.caption}: measured and paper (%)", columns, tuple(rows), tuple(reasons.notes()))
 
 
 def _of(comparison: Comparison, matched: dict[str, str]) -> list[Row]:

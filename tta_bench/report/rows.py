@@ -67,6 +67,11 @@ class Comparison:
         return [record for row in self.rows for record in row.records]
 
     @property
+    def caption(self) -> str:
+        """The table's name, with the options that all of its rows share, as bf16."""
+        return f"{self.suite} ({mode})" if (mode := common_mode(self.records)) else self.suite
+
+    @property
     def limit(self) -> int | None:
         """How many images of each task were used, where that cut any of them."""
         return limit_of(self.records)
@@ -183,9 +188,10 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
     twins: dict[str, list[Cell]] = defaultdict(list)
     for record in records:
         twins[record.label].append(record.cell)
-    labels = []
+    labels, everywhere = [], common_mode(records)
     for record in records:
-        extra = [*differing(record.cell, twins[record.label]), *_speed_marks(record.cell)]
+        marks = _speed_marks(record.cell) if everywhere is None else []
+        extra = [*differing(record.cell, twins[record.label]), *marks]
         labels.append(f"{record.label} ({', '.join(extra)})" if extra else record.label)
     return labels
 
@@ -194,6 +200,12 @@ def differing(cell: Cell, others: Iterable[Cell]) -> list[str]:
     """The settings of a cell that another does not share, as in `lr=0.01`."""
     own, settings = cell.own_settings, [other.own_settings for other in others]
     return [f"{key}={_word(own[key])}" for key in own if any(other.get(key) != own[key] for other in settings)]
+
+
+def common_mode(records: Sequence[Record]) -> str | None:
+    """The precision, compilation and other options that all records share, for a caption; None if they differ."""
+    modes = {tuple(_speed_marks(record.cell)) for record in records}
+    return ", ".join(modes.pop()) if len(modes) == 1 else None
 
 
 def _speed_marks(cell: Cell) -> list[str]:

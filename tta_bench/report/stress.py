@@ -75,7 +75,7 @@ def class_table(comparison: Comparison, runs: Runs) -> Table:
     rows = tuple(
         (label, tuple(Value(own[name]) if name in own else Value() for name in classes)) for label, own in found.items()
     )
-    return Table(f"{comparison.suite}: accuracy (%) by class", tuple(map(str, classes)), rows, tuple(notes))
+    return Table(f"{comparison.caption}: accuracy (%) by class", tuple(map(str, classes)), rows, tuple(notes))
 
 
 def _by_class(row: Row, runs: Runs) -> dict[int, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,19 +15,34 @@ from tta_bench.report.columns import columns_at
 from tta_bench.report.rows import Comparison
 from tta_bench.report.tables import average, is_live
 from tta_bench.report.values import Table, Value, mark_best
-from tta_bench.suites.suite import AXES
+from tta_bench.suites.suite import AXES, CHOICES
 
 TITLES = {
     "stream_speed": "stream speed",
     "batch_size": "batch size",
     "limit": "images per stream",
     "severity": "severity",
+    **{choice: f"{choice} (of the scenario)" for choice in CHOICES},
 }
+
+
+def _choice(word: str) -> Callable[[Record], float]:
+    """The first setting of a choice in a record's composition; infinity without it."""
+    written = re.compile(rf"(?:^|\+){re.escape(word)}:([\d.e+-]*\d)")
+
+    def number(record: Record) -> float:
+        found = written.search(record.cell.spec.scenario)
+        return float(found[1]) if found else float("inf")
+
+    return number
+
+
 NUMBERS: dict[str, Callable[[Record], float]] = {
     "stream_speed": lambda r: r.cell.spec.live.speed if r.cell.spec.live else 0.0,
     "batch_size": lambda r: r.cell.spec.batch_size,
     "limit": lambda r: float("inf") if r.cell.spec.limit is None else r.cell.spec.limit,
     "severity": lambda r: float(r.cell.spec.data.get("severity", 0)),
+    **{choice: _choice(choice) for choice in CHOICES},
 }
 
 
@@ -57,10 +73,11 @@ def varying(records: Sequence[Record]) -> list[str]:
 def points(records: Sequence[Record], axis: str, where: Sequence[Filter] = ()) -> list[Point]:
     """One fair comparison at each value of an axis; a folder with fewer than two values is refused."""
     kept = matching(records, where)
-    values = {NUMBERS[axis](record): KEYS[axis](record)[0] for record in kept}
+    key = "scenario" if axis in CHOICES else axis
+    values = {NUMBERS[axis](record): KEYS[key](record)[0] for record in kept}
     if len(values) < 2:
         raise UserError(f"needs records of at least two values of {axis}, found {len(values)}")
-    found = [Point(value, _name(axis, value), comparison(kept, [(axis, values[value])])) for value in sorted(values)]
+    found = [Point(value, _name(axis, value), comparison(kept, [(key, values[value])])) for value in sorted(values)]
     limits = {point.found.limit for point in found}
     if axis != "limit" and len(limits) > 1:
         raise UserError("some values were run with --limit and others without: choose with --where limit=…")

@@ -72,7 +72,7 @@ def accuracy_table(comparison: Comparison) -> Table:
         *_resets(comparison),
     )
     notes = (*comparison.notes, *own, *names.legend(tasks))
-    return Table(f"{comparison.suite}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
+    return Table(f"{comparison.caption}: accuracy (%)", columns, mark_best(rows, len(tasks) + 1), notes)
 
 
 def ablation_table(comparison: Comparison) -> Table:
@@ -85,7 +85,7 @@ def ablation_table(comparison: Comparison) -> Table:
         variant = f"{cell.spec.method}: {settings}" if settings else cell.spec.method
         rows.append((row.label, (average(row, comparison.tasks), *entries(more, row, context), Value(word=variant))))
     notes = (*comparison.notes, _seed_note(comparison), scoring_note(comparison))
-    title = f"{comparison.suite}: average accuracy (%) over {len(comparison.tasks)} tasks"
+    title = f"{comparison.caption}: average accuracy (%) over {len(comparison.tasks)} tasks"
     return Table(title, ("Avg.", *(column.head for column in more), "variant"), mark_best(rows, 1), notes)
 
 
@@ -116,7 +116,7 @@ def _of_columns(place: Place, title: str, context: Context, notes: tuple[Note, .
     comparison = context.comparison
     columns = columns_at(place, comparison)
     rows = tuple((row.label, entries(columns, row, context, failed)) for row in comparison.rows)
-    return Table(f"{comparison.suite}: {title}", tuple(column.title for column in columns), rows, notes)
+    return Table(f"{comparison.caption}: {title}", tuple(column.title for column in columns), rows, notes)
 
 
 def over_seeds(row: Row, task: str) -> Value:

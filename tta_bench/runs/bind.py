@@ -86,7 +86,8 @@ class Binder:
         method = registry.installed().load(spec.method)
         source = self.source_images(spec) if method.needs_source else None
         stream = self.stream(spec, on_cache)
-        setup = replace(setup, resets=tuple(stream.resets(setup.batch_size)))
+        size = setup.batch_size
+        setup = replace(setup, resets=tuple(stream.resets(size)), probes=tuple(stream.probes(size)))
         asked = replace(
             spec,
             tasks=tuple(dict.fromkeys(stream.tasks)),
@@ -126,6 +127,12 @@ class Binder:
         for spec in rows.values():
             with restored():
                 Adapter(replace(self.setup(spec), device=torch.device("cpu")), shares_weights=True)
+
+    def drop_weights(self) -> None:
+        """Free the weights that were loaded so far, for a process that lets workers compute: these load their own."""
+        if not self.site.in_process and not registry.installed().given:
+            for model in self._models.values():
+                model.network.to("meta")
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, Field, dataclass, fields
+from dataclasses import KW_ONLY, Field, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +21,7 @@ from tta_bench.errors import UserError, did_you_mean
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import BACKWARD, BUSY, COUNTS, Busy
 from tta_bench.runs.site import Site
-from tta_bench.streams.scenarios import SCENARIOS, Scenario, scenario_of
+from tta_bench.streams.scenarios import SCENARIOS, Normal, Scenario, scenario_of
 from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
 
@@ -39,7 +39,7 @@ _MODEL = (
 _SETTINGS = "settings that `tta-bench tune` chose and wrote; reports say on which data"
 _ORDERS = "run K orders of each stream (seeds 0 to K - 1) and show the worst, the median and the best"
 _SCENARIO = (
-    "how tasks become streams; "
+    "how tasks become streams (default: the suite's, or normal); "
     + "; ".join(f"{name}: {cls.about}" for name, cls in SCENARIOS.items())
     + "; or a preset, or choices joined by +, as in continual+recurring:20+dirichlet:0.1: see `list scenarios`"
 )
@@ -94,7 +94,7 @@ class RunOptions(Site, Asked):
     )
     seeds: Sequence[int] = option((), "seeds of the stream order, one run each (default: the suite's)", read.seeds)
     orders: int | None = option(None, _ORDERS, read.positive, metavar="K")
-    scenario: str | Scenario = option("normal", _SCENARIO, _scenario, metavar="NAME")
+    scenario: str | Scenario | None = option(None, _SCENARIO, _scenario, metavar="NAME")
     batch_size: int | None = option(None, "images per batch (default: the suite's)", read.positive)
     stream_speed: float | None = option(None, _SPEED, read.speed)
     clock: str | Path | None = option(None, _CLOCK, str, metavar="counts|FILE")
@@ -162,7 +162,13 @@ class RunOptions(Site, Asked):
     @property
     def protocol(self) -> Scenario:
         """The scenario as the object that makes streams."""
-        return cast(Scenario, self.scenario)
+        return cast(Scenario, self.scenario) if self.scenario else Normal()
+
+    def for_suite(self, suite: Suite) -> RunOptions:
+        """The options with the suite's scenario, unless they have one."""
+        if self.scenario or not suite.scenario:
+            return self
+        return replace(self, scenario=scenario_of(suite.scenario))
 
     @property
     def overrides(self) -> dict[str, method_settings.Settings]:

@@ -17,8 +17,8 @@ from tta_bench.records.live import Live
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.clock import lives
 from tta_bench.runs.options import RunOptions
-from tta_bench.streams.scenarios import protocol
-from tta_bench.suites.suite import Suite
+from tta_bench.streams.scenarios import protocol, scenario_of
+from tta_bench.suites.suite import CHOICES, Suite
 
 BY_TASK = "by-task"  # a suite's model if each task has its own source model
 
@@ -38,7 +38,8 @@ def specs(suite: Suite, options: RunOptions) -> list[CellSpec]:
 def points(suite: Suite, options: RunOptions) -> list[tuple[Suite, RunOptions]]:
     """The suite and the options at each value of its sweep; a value of the command line is the only one."""
     refuse_misnamed(suite, options)
-    fixed = {"batch_size": options.protocol.batch_size}
+    chosen, options = options.scenario, options.for_suite(suite)
+    fixed = {"batch_size": options.protocol.batch_size, **dict.fromkeys(CHOICES, chosen)}
     for axis, values in (suite.sweep or {}).items():
         if (fixed.get(axis) or getattr(options, axis, None)) is None:
             return [_at(suite, options, axis, value) for value in values]
@@ -47,6 +48,8 @@ def points(suite: Suite, options: RunOptions) -> list[tuple[Suite, RunOptions]]:
 
 def _at(suite: Suite, options: RunOptions, axis: str, value: float) -> tuple[Suite, RunOptions]:
     given: dict[str, Any] = {axis: int(value) if value == int(value) else value}
+    if axis in CHOICES:
+        return suite, replace(options, scenario=scenario_of(options.protocol.name, replaced=f"{axis}:{value:.10g}"))
     if axis == "severity":
         return replace(suite, data={**suite.data, **given}), options
     return suite, replace(options, **given)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.notes import warning
 from tta_bench.runs.options import RunOptions
+from tta_bench.runs.spec import row_of
 from tta_bench.settings import Settings
 from tta_bench.suites.suite import Suite, load
 
@@ -53,6 +54,7 @@ class Tuned:
     accuracy: float
     tried: tuple[Trial, ...]
     criterion: str = ACCURACY
+    by_hand: dict[str, Any] = field(default_factory=dict)  # part of the settings, given by `--set` and not searched
 
     @property
     def conditions(self) -> tuple[object, ...]:
@@ -65,7 +67,10 @@ class Tuned:
         part = f", {self.limit} images per task" if self.limit is not None else ""
         where = f"{self.suite} ({', '.join(self.tasks)}; {seeds}{part})"
         by = "" if self.criterion == ACCURACY else f" by {self.criterion}"
-        how = f"{label}: settings chosen on {where}{by}, the best of {len(self.tried)}."
+        searched = ", ".join(key for key in self.settings if key not in self.by_hand) if self.by_hand else "settings"
+        how = f"{label}: {searched} chosen on {where}{by}, the best of {len(self.tried)}."
+        if self.by_hand:
+            how += f" Set by hand: {', '.join(f'{key}={value}' for key, value in self.by_hand.items())}."
         shared = [task for task in tasks if task in self.tasks and self.data.get("kind") == suite.data.get("kind")]
         return str(warning(f"{how} This table scores {', '.join(shared)} too.")) if shared else how
 
@@ -82,6 +87,20 @@ def choose(tried: Sequence[Trial], criterion: str = ACCURACY, **conditions: Any)
     if best.accuracy is None:
         raise UserError("every combination of settings failed, so none was chosen")
     return Tuned(settings=best.settings, accuracy=best.accuracy, tried=tuple(ranked), criterion=criterion, **conditions)
+
+
+def at_edges(found: Tuned) -> list[str]:
+    """Chosen numbers beyond which nothing was tried, as `lr=0.3`: the best may lie there."""
+    edges = []
+    for key, value in found.settings.items():
+        tried = {trial.settings[key] for trial in found.tried if _is_number(trial.settings.get(key))}
+        if _is_number(value) and len(tried) > 1 and value in (min(tried), max(tried)):
+            edges.append(f"{key}={value}")
+    return edges
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def read(file: Path) -> dict[str, Tuned]:
@@ -131,17 +150,22 @@ def with_tuned(options: RunOptions, suite: Suite) -> tuple[RunOptions, dict[str,
     found = {label: entry for label, entry in read(Path(options.settings)).items() if label in labels}
     if not found:
         raise UserError(f"--settings {options.settings}: has no settings for {', '.join(labels)}")
-    overrides, chosen = dict(options.overrides), {}
+    overrides: dict[str, Settings] = dict(options.overrides)
+    chosen: dict[str, Tuned] = {}
     for label, entry in found.items():
         given: Settings = overrides.get(label, {})
         overrides[label] = {**entry.settings, **given}
         if overrides[label] == entry.settings:  # else they are not the chosen ones
-            chosen[label] = entry.sentence(label, suite, options.tasks or suite.tasks)
-    return replace(options, set=overrides, settings=None), chosen
+            chosen[label] = entry
+    changed = replace(options, set=overrides, settings=None)
+    tasks = options.tasks or suite.tasks
+    return changed, {
+        label: entry.sentence(row_of(label, suite, changed).label, suite, tasks) for label, entry in chosen.items()
+    }
 
 
 def _conditions(found: Tuned) -> dict[str, Any]:
-    names = ("suite", "data", "tasks", "seeds", "model", "limit", "criterion")
+    names = ("suite", "data", "tasks", "seeds", "model", "limit", "criterion", "by_hand")
     return {name: getattr(found, name) for name in names}
 
 

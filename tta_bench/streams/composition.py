@@ -35,7 +35,7 @@ OWN: dict[str, type[Choice]] = {
     choice.word: choice
     for choice in (
         *(domains.Alone, domains.OneByOne, domains.Together, domains.RisingAlone, domains.RisingOneByOne),
-        *(domains.Dynamic, domains.DynamicUniform, domains.TaskOrder, domains.Laps, domains.Clean),
+        *(domains.Dynamic, domains.DynamicUniform, domains.TaskOrder, domains.Laps, domains.Clean, domains.Remember),
         *(prior.Exponential, prior.Zipf),
         *(labels.Shuffled, labels.Stored, labels.Classes, labels.ImbalancedDraws, labels.Dirichlet),
         *(running.SameDraw, running.Cut, running.Reset, running.Freeze),
@@ -98,8 +98,18 @@ def presets_of(name: str) -> list[str]:
     return [word for word, text in presets().items() if compose(text).name == name]
 
 
-def compose(text: str) -> Composition:
-    """The composition that a text names; a choice beside a preset replaces the preset's on its axis."""
+def compose(text: str, replaced: str = "") -> Composition:
+    """The composition that a text names; a choice beside a preset replaces the preset's on its axis.
+
+    The choices of `replaced` take the place of those of the text.
+    """
+    if replaced:
+        both = {choice.axis: choice for one in (text, replaced) for choice in _named(one)}
+        return Composition(_in_order(both.values()))
+    return Composition(_in_order(_named(text)))
+
+
+def _named(text: str) -> list[Choice]:
     chosen: dict[str, Choice] = {}
     explicit: dict[str, Choice] = {}
     for part in text.split("+"):
@@ -108,13 +118,13 @@ def compose(text: str) -> Composition:
         if isinstance(found, str):
             if given:
                 raise UserError(f"scenario '{word}' is a preset and takes no settings, got '{given}'")
-            chosen |= {choice.axis: choice for choice in compose(found).choices}
+            chosen |= {choice.axis: choice for choice in _named(found)}
             continue
         choice = found.read(given)
         if choice.axis in explicit:
             raise UserError(f"scenario '{text}': {explicit[choice.axis]} and {choice} are both {choice.axis}: keep one")
         explicit[choice.axis] = choice
-    return Composition(_in_order((chosen | explicit).values()))
+    return list((chosen | explicit).values())
 
 
 def _in_order(choices: Iterable[Choice]) -> tuple[Choice, ...]:
@@ -154,7 +164,9 @@ class Composition(Scenario):
         if alone and (word := next((str(c) for c in self.choices if c.axis in ("order", "clean", "draw")), "")):
             raise UserError(f"{word} requires one stream over all tasks, as continual ({self.name})")
         if self.on("clean") and not isinstance(self.domains, domains.OneByOne):
-            raise UserError(f"clean requires continual ({self.name})")
+            raise UserError(f"{self.on('clean').word} requires continual ({self.name})")
+        if self._probed and (self.on("freeze") or policy not in (running.TASK, running.NEVER)):
+            raise UserError(f"remember is a probe between tasks: omit freeze and resets by batches ({self.name})")
         if isinstance(self.domains, domains.Together) and (self.on("cut") or policy == running.TASK):
             raise UserError(f"mixed tasks have no borders at which to cut or to reset ({self.name})")
         if self.on("freeze") and policy not in (running.TASK, running.NEVER):
@@ -177,6 +189,12 @@ class Composition(Scenario):
         plain = running.NEVER if self.domains.joins_tasks else running.TASK
         found: str | int = chosen.policy if chosen else plain
         return found
+
+    @property
+    def _probed(self) -> int:
+        """How many clean images are only predicted after each task."""
+        found = self.on("clean")
+        return found.images if isinstance(found, domains.Remember) else 0
 
     @property
     def is_plain(self) -> bool:
@@ -204,7 +222,8 @@ class Composition(Scenario):
         policy, freeze = self._policy, self.on("freeze")
         every = 1 if policy == running.BATCH else policy if isinstance(policy, int) else 0
         return Running(
-            cuts=self.on("cut") is not None,
+            cuts=self.on("cut") is not None or bool(self._probed),
+            probe=CLEAN if self._probed else "",
             reset_every=every,
             resets_at_tasks=policy == running.TASK and self.joins_tasks,
             freeze_after=freeze.images if freeze else None,
@@ -226,6 +245,8 @@ class Composition(Scenario):
     def plan(self, tasks: Sequence[str], sizes: Sequence[int], labels: Ints, names: Names) -> Plan:
         import numpy as np
 
+        from tta_bench.data.seeding import permutation
+
         ends = np.cumsum(sizes)
         parts = [np.arange(end - size, end) for end, size in zip(ends, sizes, strict=True)]
         rule = self.on("prior")
@@ -237,10 +258,14 @@ class Composition(Scenario):
         laps = self.on("laps", domains.Laps(1)).laps
         if (images := laps * sum(map(len, parts))) > LONGEST:
             raise UserError(f"{self.name}: a stream of {images:,} images is longer than {LONGEST:,}: use fewer laps")
-        pieces: list[Ints] = []
+        if clean is not None and self._probed:
+            if self._probed > len(clean):
+                raise UserError(f"remember:{self._probed} needs more clean images than the {len(clean):,} there are")
+            clean = clean[permutation(len(clean), *names, "remember")[: self._probed]]
+        pieces: list[Ints] = [clean] if clean is not None and self._probed else []
         starts: list[int] = []
         for lap in range(laps):
-            starts.append(sum(map(len, pieces)))
+            starts.append(sum(map(len, pieces)) if lap else 0)
             with third_party(f"--scenario {self.name}"):  # a choice may be a stranger's
                 pieces += self._lap(parts, clean, order, labels, (*names, "lap", lap) if lap else names)
         whole = np.concatenate(pieces).astype(np.int64)
@@ -249,13 +274,14 @@ class Composition(Scenario):
 
     def _lap(self, parts: list[Ints], clean: Ints | None, order: list[int], labels: Ints, names: Names) -> list[Ints]:
         segments = self.domains.segments(parts, order, names)
-        if clean is not None:
+        if clean is not None and not self._probed:
             pairs = [(one, Segment(clean, (*names, CLEAN, i))) for i, one in enumerate(segments)]
             segments = [segment for pair in pairs for segment in pair]
         if self.on("draw"):
             segments = [segment._replace(names=(*names, "same")) for segment in segments]
         rule = self.on("labels", _labels_plain())
-        return self.domains.join([rule.arrange(segment, labels) for segment in segments], names)
+        ordered = self.domains.join([rule.arrange(segment, labels) for segment in segments], names)
+        return [piece for one in ordered for piece in (one, clean)] if clean is not None and self._probed else ordered
 
 
 def _labels_plain() -> labels.Shuffled:

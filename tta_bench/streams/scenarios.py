@@ -61,6 +61,12 @@ class Running:
     reset_every: int = 0  # batches after which a method is reset; 0: never
     resets_at_tasks: bool = False
     freeze_after: int | None = None  # images to adapt to; None: all
+    probe: str = ""  # a part of the stream that is only predicted
+
+    @property
+    def skips(self) -> bool:
+        """Whether the method only predicts some batches."""
+        return self.freeze_after is not None or bool(self.probe)
 
 
 PLAIN = Running()
@@ -285,8 +291,13 @@ SCENARIOS: dict[str, type[Scenario]] = {
 }
 
 
-def scenario_of(name: str, settings: Mapping[str, Any] | None = None) -> Scenario:
-    """The scenario with this name and these settings; unknown names and settings raise UserError."""
+def scenario_of(name: str, settings: Mapping[str, Any] | None = None, *, replaced: str = "") -> Scenario:
+    """The scenario with this name and these settings; unknown names and settings raise UserError.
+
+    `replaced` is a choice that takes the place of the composition's choice on its axis.
+    """
+    if replaced:
+        return _composed(name, replaced)
     cls = SCENARIOS.get(name)
     known = {f.name for f in fields(cls)} if cls else set()
     found = cls() if cls else _composed(name)
@@ -296,9 +307,9 @@ def scenario_of(name: str, settings: Mapping[str, Any] | None = None) -> Scenari
     return cls(**(settings or {})) if cls else found
 
 
-def _composed(text: str) -> Scenario:
+def _composed(text: str, replaced: str = "") -> Scenario:
     # Imported by its name: the code of the seven scenarios' keys must not depend on it.
-    found = import_module("tta_bench.streams.composition").compose(text)
+    found = import_module("tta_bench.streams.composition").compose(text, replaced)
     return SCENARIOS[found.name]() if found.name in SCENARIOS else cast(Scenario, found)
 
 

@@ -49,6 +49,13 @@ class Stream:
         sizes = [len(batch) for batch in self.batches(batch_size)]
         return sorted({int(i) for i in np.searchsorted(np.cumsum([0, *sizes[:-1]]), self.borders[1:])} - {len(sizes)})
 
+    def probes(self, batch_size: int) -> list[int]:
+        """The batches that the method only predicts, because they are a probe."""
+        if not self.running.probe:
+            return []
+        firsts = np.array([batch[0] for batch in self.batches(batch_size)])
+        return [int(i) for i in np.flatnonzero(self.task_of(firsts) == self.running.probe)]
+
     def task_of(self, positions: NDArray[np.int64]) -> NDArray[np.str_]:
         """The task that each position belongs to."""
         ends = self.images.ends if isinstance(self.images, Joined) else [len(self.images.ids)]
@@ -58,7 +65,7 @@ class Stream:
 def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part], limit: int | None = None) -> Stream:
     """The stream of these parts. Its order depends on suite, tasks, scenario and seed only."""
     tasks = tuple(part.task for part in parts)
-    names = ("stream", suite, *dict.fromkeys(tasks), scenario.stream_name, seed)
+    names = ("stream", suite, *scenario.tasks_of(tuple(dict.fromkeys(tasks))), scenario.stream_name, seed)
     images = parts[0].images if len(parts) == 1 else Joined([(part.task, part.images) for part in parts])
     places = [part.places for part in parts if part.places is not None]
     if places:
@@ -69,7 +76,7 @@ def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part]
     borders = np.zeros(1, np.int64) if plan.borders is None else plan.borders
     whole = Stream(tasks, images, order, "")
     if limit is not None:
-        kept = _first_of_each(whole, limit, plan.laps, spread=scenario.spreads_limit)
+        kept = _first_of_each(whole, limit, plan.laps, spread=scenario.spreads_limit, probe=scenario.running.probe)
         order, borders = order[kept], np.unique(np.searchsorted(kept, borders))
     known, running = digest([images.ids[i] for i in order]), scenario.running
     if running.freeze_after is not None and running.freeze_after >= len(order):
@@ -77,10 +84,12 @@ def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part]
     return Stream(tasks, images, order, known, len(order) < len(whole.order), borders, running)
 
 
-def _first_of_each(stream: Stream, limit: int, laps: NDArray[np.int64] | None, *, spread: bool) -> NDArray[np.int64]:
+def _first_of_each(
+    stream: Stream, limit: int, laps: NDArray[np.int64] | None, *, spread: bool, probe: str
+) -> NDArray[np.int64]:
     """Positions of the first `limit` images of each task in each lap, so that a short run covers every task.
 
-    With `spread` they are spaced evenly over the whole stream.
+    With `spread` they are spaced evenly over the whole stream. A probe is kept whole.
     """
     task = stream.task_of(stream.order)
     lap = np.zeros(len(task)) if laps is None else np.searchsorted(laps, np.arange(len(task)), side="right")
@@ -88,7 +97,7 @@ def _first_of_each(stream: Stream, limit: int, laps: NDArray[np.int64] | None, *
     for name, number in ((name, number) for name in dict.fromkeys(stream.tasks) for number in np.unique(lap)):
         places = np.flatnonzero((task == name) & (lap == number))
         even = np.linspace(0, len(places) - 1, min(limit, len(places))).round().astype(np.int64)
-        kept.append(places[even] if spread else places[:limit])
+        kept.append(places if name == probe else places[even] if spread else places[:limit])
     return np.sort(np.concatenate(kept))
 
 

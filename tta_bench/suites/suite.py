@@ -22,7 +22,8 @@ from tta_bench.files import read_whole
 DEFAULT = "demo"  # what `tta-bench run` compares on
 SMALL = "digits-c-5"  # for timings and inspections, which need a few batches only
 LOOP = "for_each"
-AXES = ("stream_speed", "batch_size", "limit", "severity")
+CHOICES = ("dirichlet", "recurring", "long-tail", "freeze")  # of a composed stream, whose first setting is swept
+AXES = ("stream_speed", "batch_size", "limit", "severity", *CHOICES)
 
 _TASKS = "What is scored, in column order; `corruptions` means the 15 standard ones."
 _METHODS = (
@@ -32,8 +33,9 @@ _METHODS = (
 _OTHERS = "Settings of further methods for this suite; a method runs with them when `--methods` names it."
 _SWEEP = (
     f"One of {', '.join(AXES)} with its values: the suite runs once for each, and `figure sweep` draws them. A "
-    "stream_speed of 0 waits; a limit is the length of a stream."
+    "stream_speed of 0 waits; a limit is the length of a stream; the last four are choices of `scenario`."
 )
+_SCENARIO = "How tasks become streams, as in `--scenario`, which replaces it; `normal` if empty."
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Suite:
     seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, description="Seeds of the stream order, one run each.")] = (
         0,
     )
+    scenario: Annotated[str, Meta(description=_SCENARIO)] = ""
     sweep: Annotated[dict[str, list[float]] | None, Meta(description=_SWEEP)] = None
     paper: Annotated[str, Meta(description="The paper that this suite reproduces: a folder of tta_bench/papers.")] = ""
     notes: Annotated[str, Meta(description="How settings were chosen; affects no result.")] = field(
@@ -87,8 +90,14 @@ def _refuse_bad_sweep(sweep: Mapping[str, list[float]]) -> None:
         if len(values) < 2 or len(set(values)) < len(values):
             raise ValueError(f"sweep: {axis}: expected at least two different values, got {values}")
         for value in values:
-            if value < 0 if axis == "stream_speed" else value < 1 or value % 1:
+            if _is_bad(axis, value):
                 raise ValueError(f"sweep: {axis}: {value:g} is no {axis.replace('_', ' ')}")
+
+
+def _is_bad(axis: str, value: float) -> bool:
+    if axis == "stream_speed":
+        return value < 0
+    return value <= 0 if axis == "dirichlet" else value < 1 or (axis != "long-tail" and value % 1 != 0)
 
 
 @dataclass(frozen=True)

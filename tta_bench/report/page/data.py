@@ -16,6 +16,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 from tta_bench.report.column import Column, Context, entries
 from tta_bench.report.columns import columns_at
+from tta_bench.report.costs import contradictions
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Outline
 from tta_bench.report.stats import dense
@@ -75,7 +76,13 @@ def gather(comparison: Comparison, accuracy: Table, predictions: Callable[[Cell]
 
 
 def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
-    """What the charts draw. Texts are those of the tables: JavaScript would round an exact half the other way."""
+    """What the charts draw. Texts are those of the tables: JavaScript would round an exact half the other way.
+
+    A time that contradicts the counts of passes is not drawn: it would show a method as cheaper than Source.
+    """
+    rows = [line.row for line in lines]
+    wrong = contradictions(rows)
+    shared = any(record.time_conditions.shared for row in rows for record in row.done)
     return {
         "tasks": list(tasks),
         "methods": [
@@ -86,7 +93,7 @@ def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
                 "texts": [value.figure for value in line.scores],
                 "intervals": [interval and [round(bound, 2) for bound in interval] for interval in line.intervals],
                 "spans": [interval and "{:.1f} to {:.1f}".format(*interval) for interval in line.intervals],
-                "costs": _axes(line),
+                "costs": _axes(line, has_time=line.row.label not in wrong, shared=shared),
                 "streams": line.streams,
                 "curves": line.curves,
             }
@@ -95,12 +102,14 @@ def payload(tasks: Sequence[str], lines: Sequence[Line]) -> dict[str, Any]:
     }
 
 
-def _axes(line: Line) -> dict[str, float]:
+def _axes(line: Line, *, has_time: bool, shared: bool) -> dict[str, float]:
     """What accuracy is drawn against: all costs; passes in both directions together."""
     found: dict[str, float] = {}
     for column in {column.key: column for column in (*columns_at("cost"), *columns_at("page"))}.values():
-        if column.title in line.costs:
+        is_time = column.key in ("times_source", "ms_per_image")
+        if column.title in line.costs and (has_time or not is_time):
             name = "passes/image" if column.key in ("forwards_per_image", "backwards_per_image") else column.title
+            name += " (shared with other jobs)" * (is_time and shared)
             found[name] = round(found.get(name, 0) + line.costs[column.title].mean, 4)
     return found
 

@@ -201,6 +201,15 @@ class Laps(Choice):
 
 
 @dataclass(frozen=True)
+class Remember(Choice):
+    word = "remember"
+    axis = "clean"
+    about = "before the first task and after each, the method predicts N clean images without adapting (a probe)"
+
+    images: int = option(None, "N", positive, metavar="256")
+
+
+@dataclass(frozen=True)
 class Clean(Choice):
     word = "clean"
     axis = "clean"

@@ -1,0 +1,125 @@
+"""`visits`: the error at each visit of a recurring stream; `forgetting`: accuracy on the clean parts of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tta_bench.errors import UserError, require_known
+from tta_bench.figures import rows, style
+from tta_bench.records.store import Store
+from tta_bench.report import visits
+from tta_bench.report.choose import Filter
+from tta_bench.report.rows import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CLEAN = "clean"  # the part that a stream with clean images has
+
+
+@dataclass(frozen=True)
+class VisitLine:
+    """One row at each visit."""
+
+    label: str
+    number: int  # of the row; sets its colour, marker and line
+    mean: NDArray[np.float64]  # over seeds, in percent
+    spread: NDArray[np.float64]  # standard deviation over seeds
+
+
+@dataclass(frozen=True)
+class Visits:
+    lines: tuple[VisitLine, ...]
+    x: str
+    y: str
+    notes: tuple[str, ...]
+
+
+def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Visits:
+    """The errors of a run's rows at each visit, with slopes and collapses as notes."""
+    found, store = rows.read(folder, methods, where), Store.open(folder)
+    source = next((row for row in found.rows if row.is_source), None)
+    lines, notes = [], list(map(str, found.notes))
+    for number, row in enumerate(found.rows):
+        if not row.done:
+            notes.append(f"Left out: {row.label}, not done")
+            continue
+        errors = [100 - _accuracies(row, i, tasks, store) for i in range(len(row.done))]
+        if min(map(len, errors)) < 2:
+            raise UserError(f"{folder}: no image comes twice: run with a scenario such as continual+recurring:20")
+        lines.append(_line(row.label, number, errors))
+        if (change := visits.slope([list(one) for one in errors])) is not None:
+            notes.append(
+                f"{row.label}: error changes by {change.mean:+.2f} points per visit "
+                f"(95 % interval {change.low:+.2f} to {change.high:+.2f})"
+            )
+        notes += _collapses(row, source, store)
+    return Visits(_some(lines, folder), "visit", "error (%)", tuple(notes))
+
+
+def forgetting(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Visits:
+    """The accuracy on clean images that are parts of the stream, which methods adapt to like any images."""
+    found, store = rows.read(folder, methods, where), Store.open(folder)
+    if CLEAN not in found.tasks:
+        raise UserError(f"{folder}: no clean images in its streams: run with --scenario forgetting")
+    lines = [
+        _line(row.label, number, [_accuracies(row, i, (CLEAN,), store) for i in range(len(row.done))])
+        for number, row in enumerate(found.rows)
+        if row.done
+    ]
+    is_probe = "remember:" in found.records[0].cell.spec.scenario
+    how = "a probe: methods predict them" if is_probe else "parts of the stream: methods adapt to them"
+    notes = (*map(str, found.notes), f"Clean images are {how}.")
+    x = "probes, the first before all tasks" if is_probe else "tasks seen"
+    y = "accuracy on probed clean images (%)" if is_probe else "accuracy on clean images adapted to (%)"
+    return Visits(_some(lines, folder), x, y, notes)
+
+
+def _some(lines: list[VisitLine], folder: Path) -> tuple[VisitLine, ...]:
+    if not lines:
+        raise UserError(f"{folder}: no row is done: run the same command again")
+    return tuple(lines)
+
+
+def _accuracies(row: Row, number: int, tasks: Sequence[str], store: Store) -> NDArray[np.float64]:
+    record = row.done[number]
+    if record.cell.spec.limit is not None:
+        raise UserError("visits are counted by images, of which --limit takes others at each: run without --limit")
+    known = list(record.cell.spec.tasks)
+    require_known(tasks, known, "no task")
+    return visits.accuracies(store.predictions(record), [known.index(task) for task in tasks])
+
+
+def _line(label: str, number: int, values: list[NDArray[np.float64]]) -> VisitLine:
+    many = np.array(values)
+    return VisitLine(label, number, many.mean(0), many.std(0, ddof=1) if len(many) > 1 else np.zeros(many.shape[1]))
+
+
+def _collapses(row: Row, source: Row | None, store: Store) -> list[str]:
+    notes = []
+    bases = {one.cell.spec.seed: one for one in source.done} if source is not None and row is not source else {}
+    for record in row.done:
+        seed = record.cell.spec.seed
+        at = visits.collapsed(store.predictions(record), store.predictions(bases[seed])) if seed in bases else []
+        if at:
+            notes.append(f"{row.label}, seed {seed}: collapsed at visit {', '.join(map(str, at))}")
+    return notes
+
+
+def draw(found: Visits) -> Figure:
+    figure = style.new_figure(style.COLUMN, 2.9)
+    axes = figure.subplots()
+    for line in found.lines:
+        places = range(1, len(line.mean) + 1)
+        spread = line.spread if line.spread.any() else None
+        axes.errorbar(places, line.mean, yerr=spread, **style.look(line.number)._asdict(), capsize=2, label=line.label)
+    axes.set(xlabel=found.x, ylabel=found.y)
+    axes.locator_params(axis="x", integer=True)
+    figure.legend(loc="outside upper center", ncols=3)
+    return figure
