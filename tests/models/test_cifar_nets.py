@@ -156,7 +156,10 @@ def test_a_file_of_another_model_is_refused(change: dict[str, Tensor], said: str
     ("name", "said"),
     [
         ("robustbench:Standrd=x.pt", "unknown model 'robustbench:Standrd'; did you mean 'Standard'"),
-        ("robustbench:Standard", "robustbench:Standard needs its checkpoint: .*list models.*Standard=FILE"),
+        (
+            "robustbench:Standard",
+            r"needs its checkpoint: download it from https://\S+ \(CIFAR-10\), .*Standard=FILE",
+        ),
         ("robustbench:Standard=/none.pt", "model file /none.pt does not exist"),
     ],
 )

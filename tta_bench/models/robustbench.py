@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.models import published
 from tta_bench.models.packaged import Family, PackagedModel
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ def _pick(rest: str) -> PackagedModel:
     if name not in KINDS:
         raise UserError(f"unknown model 'robustbench:{name}'{did_you_mean(name, KINDS)}")
     if not file:
+        pages = [f"{row.weights} ({row.data})" for row in published.table() if row.model == f"robustbench:{name}"]
         raise UserError(
-            f"robustbench:{name} needs its checkpoint: `tta-bench list models` shows where to download it; "
+            f"robustbench:{name} needs its checkpoint: download it from {' or '.join(pages)}, "
             f"then use --model robustbench:{name}=FILE"
         )
     kind, path = KINDS[name], Path(file).expanduser()
