@@ -9,7 +9,7 @@ RUNS := results/runs
 export GOMP_SPINCOUNT ?= 10000
 
 PHOTO_TARGETS := photos photos-data photos-networks photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-resnet20
-.PHONY: $(PHOTO_TARGETS) starts-photos demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed board published docs wheel clean
+.PHONY: $(PHOTO_TARGETS) starts-photos demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed results-streams board published docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -34,9 +34,10 @@ check: $(READY)           ## lint, format, types, import order
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-timing-exact: $(READY)    ## fail if a method does more work than in benchmarks/timing.json or timing_others.json
+timing-exact: $(READY)    ## fail if a method does more work than in benchmarks/timing.json or timing_others.json, or waits more for a GPU
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --exact-only
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing_others.json --exact-only
+	$(BIN)/python -m benchmarks.waits --check
 
 timing: timing-exact      ## the same, and fail if a method got slower
 	$(BIN)/tta-bench timing check --baseline benchmarks/timing.json --tolerance 10% --budget 110s \
@@ -260,6 +261,16 @@ results-speed: $(READY)   ## make results/digits-speed: four corruptions as live
 		--methods $(EVERY) --out $(RUNS)/digits-speed
 	mkdir -p results/digits-speed && cp $(RUNS)/digits-speed/report/sweep.* results/digits-speed
 	$(BIN)/tta-bench figure $(RUNS)/digits-speed speed --out results/digits-speed/speed.png
+
+STREAMS := continual correlated mixed-correlated petta-20+recurring:5 forgetting
+
+results-streams: $(READY) ## make results/digits-streams: six methods under shuffled, correlated and recurring streams (20 minutes)
+	for s in $(STREAMS); do d=$$(echo $$s | tr : -); \
+		OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --tasks gaussian_noise,defocus_blur,snow,contrast \
+			--scenario $$s --seeds 0 --methods source,tent,eata,sar,rotta,roid --out $(RUNS)/digits-streams/$$d \
+		&& $(BIN)/tta-bench report $(RUNS)/digits-streams/$$d --format md,csv --out results/digits-streams/$$d || exit; done
+	$(BIN)/tta-bench figure $(RUNS)/digits-streams/petta-20+recurring-5 visits --out results/digits-streams/visits.png
+	$(BIN)/tta-bench figure $(RUNS)/digits-streams/forgetting forgetting --out results/digits-streams/forgetting.png
 
 figures: $(READY)         ## make the figures of docs/figures.md from `make results`
 	$(BIN)/tta-bench run --suite digit-pairs-ablation-rho --out $(RUNS)/digit-pairs-ablation-rho

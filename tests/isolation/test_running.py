@@ -13,6 +13,7 @@ from tests.support.works import works
 from tta_bench.isolation.adapter import Adapter
 from tta_bench.isolation.host import Work, run_cell
 from tta_bench.records.record import Record
+from tta_bench.verify.folders import _miscounted
 
 SIZE = 16
 
@@ -62,6 +63,10 @@ def test_batches_that_end_with_their_task_are_timed_by_their_images(small_suite:
     laps = record.measured.batch_seconds
     assert len(laps) == 4  # 16 and 4 images of each of two tasks
     assert record.steady_ms_per_image == pytest.approx(1000 * sum(laps[1:]) / 24)
+    assert _miscounted(record) == "", "verify accepts more batches than 40 images fill"
+    plain, _ = run_cell(one(small_suite, "continual", "source", limit=20))
+    few = replace(plain, measured=replace(plain.measured, batch_seconds=plain.measured.batch_seconds[:-1]))
+    assert "its images make 3" in _miscounted(few)
 
 
 SLOWER = [pytest.param(name, marks=pytest.mark.slow) for name in ("sar", "cotta", "t3a", "lame", "roid", "rmt", "memo")]

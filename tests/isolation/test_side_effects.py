@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import signal
@@ -18,7 +19,8 @@ from torch import Tensor, nn
 
 import tta_bench
 from tests.support.works import CPU, requests
-from tta_bench import Method, registry
+from tta_bench import Method, build_method, registry
+from tta_bench.isolation.side_effects import Watch, threads
 from tta_bench.measure.process import process_state, restored
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
@@ -266,3 +268,12 @@ def test_the_table_says_so(small_suite: Path, tmp_path: Path) -> None:
     Hostile.deed = lambda m, b: torch.manual_seed(3)
     results = tta_bench.run(["source", "hostile"], str(small_suite), limit=32, device="cpu", out=tmp_path / "run")
     assert "WARNING hostile: changed torch's random generator (restored)." in repr(results.table())
+
+
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_a_changed_weight_is_noticed_on_a_copy_and_on_the_model_itself(is_copy: bool) -> None:
+    source = nn.Linear(4, 2)
+    model = copy.deepcopy(source) if is_copy else source
+    watch = Watch(build_method("source", model, num_classes=2, batch_size=4), model, threads(), source)
+    model.bias.data.add_(1)
+    assert watch.close() == ["changed 1 weights outside adapted_parameters()"]

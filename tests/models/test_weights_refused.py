@@ -65,6 +65,13 @@ def test_weights_that_do_not_fit_are_named(tiny: VisionTransformer, how: str, tm
     assert "\n" not in str(caught.value)
 
 
+def test_another_input_size_shows_the_working_way(tiny: VisionTransformer, tmp_path: Path) -> None:
+    state = {**tiny.state_dict(), "pos_embed": torch.zeros(1, 50, tiny.embed_dim)}
+    torch.save(state, tmp_path / "fine.pth")
+    with pytest.raises(UserError, match=r"size mismatch: pos_embed .*a config.json: --model local-dir:FOLDER"):
+        models.load(f"{TINY}={tmp_path / 'fine.pth'}")
+
+
 def test_a_checkpoint_of_another_model_is_refused_in_one_short_line(tmp_path: Path) -> None:
     other = {f"layers.{i}.weight": torch.zeros(2) for i in range(200)}
     torch.save(other, tmp_path / "other.pth")

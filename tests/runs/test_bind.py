@@ -120,3 +120,13 @@ def test_a_short_stream_builds_no_cache_of_all_images(tmp_path: Path, limit: int
     images = trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
     place = Binder(Site(data_root=tmp_path, device="cpu", cache=tmp_path / "cache"))
     assert (place._cached(spec, images, "fog", "fog", binding.ignore) is not images) == is_cached
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_process_whose_workers_compute_keeps_no_weights(small_suite: Path, in_process: bool) -> None:
+    spec = requests(small_suite, methods=("tent",), limit=32)[0]
+    place = Binder(Site(device="cpu", in_process=in_process))
+    before = place.bind(spec)
+    place.drop_weights()
+    assert {p.device.type for p in place.model(spec).network.parameters()} == {"cpu" if in_process else "meta"}
+    assert place.bind(spec).cell == before.cell

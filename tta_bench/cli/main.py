@@ -49,6 +49,7 @@ VERBS = (
         "list_",
         "suite",
         "check",
+        "doctor",
         "download",
         "tune",
     ),

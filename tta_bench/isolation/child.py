@@ -12,6 +12,7 @@ import signal
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -156,7 +157,10 @@ def _model(name: str) -> SourceModel:
 def _warm_up(name: str, device: torch.device) -> None:
     """Let the libraries behind a model start before the first timed batch, on a copy of it and on black images."""
     model = _model(name)
-    model.fresh(device)(torch.zeros(2, 3, model.input_size, model.input_size, device=device))
+    patches = getattr(model.network, "patch_embed", None)
+    size = getattr(patches, "img_size", None) or (model.input_size, model.input_size)  # a ViT's may be no square
+    with suppress(Exception):  # whatever a model refuses here, its real images decide
+        model.fresh(device)(torch.zeros(2, 3, *size, device=device))
     synchronise(device)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from tta_bench.errors import UserError, did_you_mean, reason
 from tta_bench.models import packaged
-from tta_bench.models.checkpoint import fill
+from tta_bench.models.checkpoint import fill, misfit
 from tta_bench.models.names import SUFFIXES
 from tta_bench.models.packaged import Family
 
@@ -131,6 +131,13 @@ def _from_state(name: str, path: Path) -> nn.Module:
     state = read_state(path)
     head = state.get(f"{getattr(_config(name), 'classifier', None) or 'head'}.weight")
     network = create(name) if head is None else create(name, num_classes=len(head))
+    wrong = misfit(network, state)
+    if wrong and "size mismatch" in wrong:  # made with other arguments than the tag has
+        raise UserError(
+            f"{path}: weights do not fit '{name}': {wrong}. For another input size or other arguments, put it into a "
+            "folder as model.safetensors or pytorch_model.bin beside a config.json: --model local-dir:FOLDER "
+            "(docs/models.md)"
+        )
     fill(network, state, path, f"'{name}'")
     return network
 
