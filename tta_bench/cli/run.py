@@ -104,8 +104,8 @@ def _report(ready: Run, records: list[Record], console: Console, asked: RunOptio
         options.say_written(write_sweep(records, axis, ready.store.report, console), console)
         return
     results = Results(ready.store, records, beside=bool(asked.beside))
-    formats = (*DEFAULT, "html")
-    files = report_runs([results.comparison], results.runs, ready.store.report, console, formats, orders=bool(asked.orders))
+    formats, orders = (*DEFAULT, "html"), bool(asked.orders)
+    files = report_runs([results.comparison], results.runs, ready.store.report, console, formats, orders=orders)
     for sentence in summary(results.comparison, results.runs):
         console.print(sentence)
     if asked.beside:
