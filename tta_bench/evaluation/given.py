@@ -107,8 +107,12 @@ def checked_labels(labels: Any, images: int, classes: int, where: str) -> Labels
     if isinstance(labels, list | tuple | np.ndarray):
         with third_party(f"{where}: expected {images} whole numbers as labels"):
             labels = torch.as_tensor(labels)
-    kind = labels.dtype if isinstance(labels, Tensor) else None
-    if kind is None or kind.is_floating_point or kind == torch.bool or tuple(labels.shape) != (images,):
+    if (
+        not isinstance(labels, Tensor)
+        or labels.is_floating_point()
+        or labels.dtype == torch.bool
+        or tuple(labels.shape) != (images,)
+    ):
         got = f"{labels.dtype} of shape {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
         raise UserError(f"{where}: expected {images} whole numbers as labels, got {got}")
     low, high = (int(value) for value in torch.aminmax(labels))
@@ -134,10 +138,10 @@ def prepared_model(
         method.reset()
     with third_party("model: cannot be copied"):
         network = copy.deepcopy(model).cpu().eval().requires_grad_(False)
-    given = [_per_channel(*pair) for pair in (("mean", mean), ("std", std))]
-    if 0 in given[1]:
+    centre, spread = _per_channel("mean", mean), _per_channel("std", std)
+    if 0 in spread:
         raise UserError("std: holds 0, by which images would be divided")
-    return SourceModel("", network, 0, *given, "")
+    return SourceModel("", network, 0, centre, spread, "")
 
 
 def _per_channel(name: str, values: Sequence[float] | None) -> tuple[float, ...]:
