@@ -90,7 +90,8 @@ def test_a_suite_without_published_rows_is_refused_before_it_runs(tmp_path: Path
     words = ("--methods", "source", "--limit", "8", "--out", tmp_path / "run")
     status, _, err = cli("run", *words, "--beside", "published")
     assert (status, "--beside published: no results of 'demo'" in err) == (2, True)
-    assert len(tta_bench.frame(tmp_path / "run")) == 0
+    with pytest.raises(UserError, match="no records"):
+        tta_bench.frame(tmp_path / "run")
 
 
 def test_the_command_shows_them_after_its_own_tables(tmp_path: Path, cli: Cli) -> None:
