@@ -31,6 +31,12 @@ def visible() -> list[str] | None:
     return [str(i) for i, _ in enumerate(_DEVICES.glob("nvidia[0-9]*"))]
 
 
+def recorded(device: str) -> str:
+    """The device in records of cells that ran on a device of this name: a simulated GPU is none of CUDA's."""
+    kind = device.partition(":")[0]
+    return "simulated" if kind == "cuda" and os.environ.get(SIMULATED) else kind
+
+
 def refuse_missing(gpus: Sequence[int]) -> None:
     """Refuse GPUs that are not there, as far as is known without CUDA."""
     there = visible()

@@ -53,3 +53,10 @@ def test_cells_on_gpus_never_run_on_a_cpu() -> None:
     assert RunOptions(gpus=(0,)).device == "cuda"
     with pytest.raises(UserError, match=r"--gpus chooses the device of each worker: omit --device \(got cpu\)"):
         RunOptions(gpus=(0,), device="cpu")
+
+
+def test_records_of_a_simulated_gpu_are_found_by_the_name_that_a_command_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(gpus.SIMULATED, raising=False)
+    assert [gpus.recorded(name) for name in ("cuda:1", "cpu")] == ["cuda", "cpu"]
+    monkeypatch.setenv(gpus.SIMULATED, "2")
+    assert [gpus.recorded(name) for name in ("cuda:1", "cpu")] == ["simulated", "cpu"]

@@ -14,7 +14,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "doctor",
         help="compare this machine's GPU with its CPU",
         description="Run every method on the CPU and on the GPU, on a few images of the embedded suite, and compare; "
-        "then precision, copies and clocks. Takes about two minutes. Without a GPU it examines a simulated one, and "
+        "then precision, copies and clocks. Takes minutes. Without a GPU it examines a simulated one, and "
         "says so. The report can be pasted into an issue.",
     )
     verb.add_argument("--device", default="auto", metavar="D", help="cuda or cuda:N (default: the first GPU)")

@@ -11,6 +11,7 @@ from itertools import islice
 
 import msgspec
 
+from tta_bench import gpus
 from tta_bench.engines.job import Entry
 from tta_bench.errors import UserError
 from tta_bench.records.reading import read_record
@@ -42,7 +43,7 @@ class Queue:
         self.ended: dict[str, Record] = {}
         self.store = store
         self.retries = retries
-        self._device = "" if device == "auto" else device.partition(":")[0]
+        self._device = "" if device == "auto" else gpus.recorded(device)
         self._entries: dict[str, list[Entry]] = defaultdict(list)
         for entry in self.left.values():
             self._entries[entry.expected.identity].append(entry)
