@@ -59,7 +59,7 @@ def test_an_index_would_take_both(source: Path, wheel: Path, tmp_path: Path) -> 
 def test_the_metadata_is_what_setup_cfg_says(wheel: Path) -> None:
     content = zipfile.ZipFile(wheel)
     (name,) = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
-    about = email.message_from_bytes(content.read(name))
+    about = email.message_from_string(content.read(name).decode())
     said = configparser.ConfigParser()
     said.read(ROOT / "setup.cfg")
     metadata, options = said["metadata"], said["options"]
