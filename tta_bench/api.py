@@ -38,10 +38,9 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class Call(RunOptions):
-    """The keywords of `run`: the options of the command, who watches, and whose rows stand beside these in tables."""
+    """The keywords of `run`: the options of the command, and who watches."""
 
     watcher: Watcher | None = field(default=None, kw_only=True)
-    beside: str | None = field(default=None, kw_only=True)
 
 
 def _takes(options: Callable[P, RunOptions]) -> Callable[[Callable[..., Results]], Callable[P, Results]]:
@@ -70,31 +69,31 @@ def run(*args: Any, **given: Any) -> Results:
     tables. Bad arguments raise `tta_bench.errors.UserError`.
     """
     given |= dict(zip(("methods", "suite"), args, strict=False))
-    watcher, beside = given.pop("watcher", None) or Watcher(), given.pop("beside", None)
-    if beside not in (None, published.MARK):
-        raise UserError(f"beside: expected '{published.MARK}' or None, got {beside!r}")
+    watcher = given.pop("watcher", None) or Watcher()
     with errors_name_keywords():
         labels, rows = _rows(given.get("methods") or ())
         options = RunOptions.of({**given, "methods": labels})
         for label, settings in options.overrides.items():
             rows[label] = {**rows.get(label, {}), **settings}
         with start(replace(options, set=rows), _command()) as started:
+            if options.beside:
+                published.expect(started.suite.name)
             if options.detach:
                 started.detach()
                 return Results(started.store, started.found.values())
             records, lost = started.finish(watcher)
-            return Results(started.store, records, [str(cell) for cell in lost], beside=beside)
+            return Results(started.store, records, [str(cell) for cell in lost], beside=bool(options.beside))
 
 
 class Results:
     """The records of one call, and tables made from them."""
 
     def __init__(
-        self, store: Store, records: Iterable[Record], lost: Sequence[str] = (), beside: str | None = None
+        self, store: Store, records: Iterable[Record], lost: Sequence[str] = (), *, beside: bool = False
     ) -> None:
         self.folder = store.folder
         self.records = list(records)
-        self.beside = beside
+        self.beside = beside  # tables show published rows, too
         self.lost = list(lost)  # a line for each cell that no worker of an engine could finish
 
     @cached_property
@@ -110,19 +109,19 @@ class Results:
         return compare([*_matching_source(own, self.runs.records), *own])
 
     @cached_property
-    def _shown(self) -> Comparison:
+    def shown(self) -> Comparison:
         """The rows of tables: these, and published ones if they were asked for."""
-        if self.beside is None:
+        if not self.beside:
             return self.comparison
         return compare([*published.beside(self.records), *self.comparison.records])
 
     def table(self) -> Display:
         """Accuracy of each method on each task."""
-        return Display(accuracy_table(self._shown))
+        return Display(accuracy_table(self.shown))
 
     def times(self) -> Display:
         """Time, passes and memory of each method."""
-        return Display(time_table(self._shown))
+        return Display(time_table(self.shown))
 
     def compare(self, a: str, b: str) -> Display:
         """How much better `b` is than `a` on each task, with confidence intervals."""

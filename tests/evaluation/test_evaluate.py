@@ -168,6 +168,7 @@ def test_a_class_an_iterator_and_numpy_labels_will_do(net: Net, pairs: Pairs) ->
     assert result.passes == (1.0, 0.0)
     assert list(result.frame().columns) == ["label", "prediction", "confidence", "correct", "batch"]
     assert "Draws" in str(result)
+    assert "between source and source: " in str(tta_bench.evaluate("source", net, pairs))
 
 
 def test_ctrl_c_keeps_what_is_done(net: Net, pairs: Pairs) -> None:
@@ -205,6 +206,11 @@ class Tuple(Net):
         return super().forward(images), images
 
 
+class NotANumber(Net):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) / 0
+
+
 def changed(pairs: Pairs, place: int, **new: Any) -> Pairs:
     images, labels = pairs[place]
     pair = new.get("images", images), new.get("labels", labels)
@@ -222,10 +228,18 @@ def ends(pairs: Pairs) -> Iterator[Any]:
     yield pairs[3]
 
 
+def raises(pairs: Pairs, after: int) -> Iterator[Any]:
+    yield from pairs[:after]
+    raise OSError("the disk is gone")
+
+
 BAD = [
     (lambda p: changed(p, 0, labels=torch.full((8,), 5)), "batch 1: label 5 is out of range: the model has 5 classes"),
     (lambda p: changed(p, 2, labels=torch.full((8,), -1)), "batch 3: label -1 is out of range"),
     (lambda p: changed(p, 0, labels=torch.rand(8)), "batch 1: expected 8 whole numbers as labels, got torch.float32"),
+    (lambda p: changed(p, 1, labels=nn.functional.one_hot(p[1][1], 5)), r"got torch.int64 of shape \(8, 5\)"),
+    (lambda p: changed(p, 1, labels=p[1][1] > 2), "batch 2: expected 8 whole numbers as labels, got torch.bool"),
+    (lambda p: changed(p, 1, labels=["cat"] * 8), "batch 2: expected 8 whole numbers as labels: ValueError"),
     (lambda p: changed(p, 1, labels=torch.zeros(7, dtype=torch.int64)), "batch 2: expected 8 whole numbers as labels"),
     (lambda p: changed(p, 0, images=p[0][0] * 4 - 2), r"batch 1: images go from -2 to 2, expected \[0, 1\]"),
     (lambda p: changed(p, 1, images=p[1][0] * torch.nan), "batch 2: images go from nan to nan"),
@@ -235,6 +249,9 @@ BAD = [
     ),
     (lambda p: changed(p, 0, images=p[0][0][0]), r"batch 1: expected images as a Tensor of shape \[B, C, H, W\]"),
     (lambda p: changed(p, 1, images=torch.rand(16, 3, 12, 12)), "batch 2: has 16 images, the first has 8"),
+    (lambda p: changed(p, 1, images=p[1][0][:, :1]), r"batch 2: images have shape \(1, 12, 12\), those of the first"),
+    (lambda p: raises(p, 2), "batches: fails at batch 3: OSError: the disk is gone"),
+    (lambda p: raises(p, 0), "batches: fails at batch 1: OSError: the disk is gone"),
     (lambda p: ends(p), "batch 4: follows one of 3 images"),
     (lambda p: TooShort(p), "ended after 6 of the 9 batches that its length states"),
     (lambda p: [], "batches: it is empty"),
@@ -268,6 +285,13 @@ def test_wrong_batches_are_one_line(make: Any, words: str, net: Net, pairs: Pair
         ({"settings": {"lrr": 1}}, "method 'tent' has no setting 'lrr'; did you mean 'lr'"),
         ({"method": "eata"}, "method 'eata' learns from source images first: give source="),
         ({"mean": [0.5]}, "mean and std: give both"),
+        ({"mean": [0.5] * 2, "std": [0.5] * 2}, "mean and std: expected 3 numbers each, got 2 and 2"),
+        ({"mean": 0.5, "std": 0.5}, "mean: expected a number for each channel"),
+        ({"mean": [0.5] * 3, "std": [0, 1, 1]}, "std: holds 0"),
+        ({"model": NotANumber}, "model: returned NaN or infinite logits for the first batch"),
+        ({"settings": ["lr"]}, "settings: expected a dictionary"),
+        ({"amp": "fp16"}, "amp: expected 'bf16' or None, got 'fp16'"),
+        ({"seed": "a"}, "seed: expected a whole number"),
         ({"against": "tent"}, "against: expected 'source' or None"),
         ({"device": "cuda:77"}, "device 'cuda:77' is not available"),
     ],

@@ -80,5 +80,23 @@ def test_other_streams_have_no_published_rows(tmp_path: Path) -> None:
     ran = tta_bench.run(methods=["source"], beside="published", **given)
     with pytest.raises(UserError, match="no published row has the streams"):
         ran.table()
-    with pytest.raises(UserError, match="beside: expected 'published' or None, got 'paper'"):
+    with pytest.raises(UserError, match="beside: expected published, got 'paper'"):
         tta_bench.run(methods=["source"], beside="paper", **given)
+
+
+def test_a_suite_without_published_rows_is_refused_before_it_runs(tmp_path: Path, cli: Cli) -> None:
+    with pytest.raises(UserError, match=r"beside published: no results of 'demo' are published \(published: digits"):
+        tta_bench.run(methods=["source"], beside="published", limit=8, out=tmp_path / "run")
+    words = ("--methods", "source", "--limit", "8", "--out", tmp_path / "run")
+    status, _, err = cli("run", *words, "--beside", "published")
+    assert (status, "--beside published: no results of 'demo'" in err) == (2, True)
+    with pytest.raises(UserError, match="no records"):
+        tta_bench.frame(tmp_path / "run")
+
+
+def test_the_command_shows_them_after_its_own_tables(tmp_path: Path, cli: Cli) -> None:
+    words = ("--methods", "source", "--suite", SUITE, "--tasks", "fog", "--out", tmp_path / "run")
+    status, shown, _ = cli("run", *words, "--beside", "published")
+    assert status == 0
+    assert "tent (published)" in shown
+    assert "published" not in (tmp_path / "run" / "report" / "report.md").read_text()

@@ -91,6 +91,7 @@ GIVEN = {
     "time_limit": ("2h", 7200),
     "in_process": (None, True),
     "out": ("run", "run"),
+    "beside": ("published", "published"),
     "fresh": (None, True),
     "on": ("slurm", "slurm"),
     "jobs": ("4", 4),

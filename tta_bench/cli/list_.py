@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.names and args.what != "methods":
         raise UserError(f"list {args.what} {args.names[0]}: only `list methods` takes names")
     if args.suite and not args.names:
-        raise UserError("--suite needs names of methods, as in `list methods NAME --suite imagenet-c-5`")
+        raise UserError("--suite needs names of methods, as in `list methods NAME --suite SUITE`")
     if args.what == "suites":
         _suites(args.data_root)
     elif args.names:

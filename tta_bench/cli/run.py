@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from tta_bench.engines.start import Run
     from tta_bench.records.record import Record
+    from tta_bench.runs.options import RunOptions
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,6 +32,10 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.engines.start import start
 
     with start(asked, args.command, forks=True) as started:
+        if asked.beside:
+            from tta_bench.published import results
+
+            results.expect(started.suite.name)
         console = options.console()
         _say_ready(started, console)
         if asked.detach:
@@ -41,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         records, failed = found
         console.print()
         if records:
-            _report(started, records, console, orders=bool(asked.orders))
+            _report(started, records, console, asked)
         total = len(started.requests)
         if failed:
             console.print(f"{failed} of {total} cells failed. Run the same command again to retry them.")
@@ -86,9 +91,10 @@ def _watch(started: Run, console: Console) -> tuple[list[Record], int] | None:
     return records, len(lost) + sum(record.status != "done" for record in records)
 
 
-def _report(ready: Run, records: list[Record], console: Console, *, orders: bool) -> None:
+def _report(ready: Run, records: list[Record], console: Console, asked: RunOptions) -> None:
     """Show and write the tables; of a sweep, the averages at each value."""
     from tta_bench.api import Results
+    from tta_bench.report import render
     from tta_bench.report.summary import summary
     from tta_bench.report.sweep import varying
     from tta_bench.report.write import DEFAULT, report_runs, write_sweep
@@ -97,11 +103,14 @@ def _report(ready: Run, records: list[Record], console: Console, *, orders: bool
     if axis:
         options.say_written(write_sweep(records, axis, ready.store.report, console), console)
         return
-    results = Results(ready.store, records)
-    formats = (*DEFAULT, "html")
+    results = Results(ready.store, records, beside=bool(asked.beside))
+    formats, orders = (*DEFAULT, "html"), bool(asked.orders)
     files = report_runs([results.comparison], results.runs, ready.store.report, console, formats, orders=orders)
     for sentence in summary(results.comparison, results.runs):
         console.print(sentence)
+    if asked.beside:
+        console.print()
+        render.show(results.table().table, console)
     options.say_written(files, console)
 
 

@@ -54,10 +54,17 @@ def evaluate(
     clean images, or (images, labels), for a method that learns from them first. `device` is the model's by default.
 
     Random generators and other process state are afterwards as a loop over `batches` alone would leave them. Ctrl-C
-    raises `Interrupted`, which holds what is done. Wrong input raises `tta_bench.errors.UserError`, one line.
+    raises `Interrupted`, which holds what is done. Wrong input raises `tta_bench.errors.UserError`, one line; what a
+    method raises itself passes through, and answers that are no logits raise `tta_bench.errors.CellFailed`.
     """
     if against not in (None, BASELINE):
         raise UserError(f"against: expected '{BASELINE}' or None, got {against!r}")
+    if amp not in (None, "bf16"):
+        raise UserError(f"amp: expected 'bf16' or None, got {amp!r}")
+    if not isinstance(seed, int):
+        raise UserError(f"seed: expected a whole number, got {seed!r}")
+    if not isinstance(settings, Mapping | None):
+        raise UserError(f"settings: expected a dictionary, as in {{'lr': 0.01}}, got {settings!r}")
     before = process_state()
     with Outside(before) as outside, restored(before) as changed:
         stream = Batches(batches, outside)

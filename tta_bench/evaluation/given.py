@@ -32,9 +32,9 @@ class Batches:
         self.promised = _length(batches)
         self.classes = 0  # known once the model has seen the first batch
         self.taken = 0
-        with outside.runs():
-            if not isinstance(batches, Iterable):
-                raise UserError(f"batches: expected an iterable of (images, labels), got {type(batches).__name__}")
+        if not isinstance(batches, Iterable):
+            raise UserError(f"batches: expected an iterable of (images, labels), got {type(batches).__name__}")
+        with outside.runs(), third_party("batches: fails at batch 1"):
             self._source = iter(batches)
             first = next(self._source, None)
         if first is None:
@@ -48,7 +48,7 @@ class Batches:
         """The next batch, checked; None at the end."""
         item, self._first = self._first, None
         if item is None:
-            with self._outside.runs():
+            with self._outside.runs(), third_party(f"batches: fails at batch {self.taken + 1}"):
                 item = next(self._source, None)
         if item is None:
             self._refuse_early_end()
@@ -56,6 +56,9 @@ class Batches:
         self.taken += 1
         where = f"batch {self.taken}"
         images, labels = _pair(item, where)
+        if images.shape[1:] != self.first.shape[1:]:
+            here, first = tuple(images.shape[1:]), tuple(self.first.shape[1:])
+            raise UserError(f"{where}: images have shape {here}, those of the first have {first}: use one size")
         if len(images) > self.size:
             raise UserError(f"{where}: has {len(images)} images, the first has {self.size}: use one batch size")
         if self._last < self.size:
@@ -102,8 +105,14 @@ def checked_images(images: Any, where: str) -> Tensor:
 def checked_labels(labels: Any, images: int, classes: int, where: str) -> Labels:
     """Labels as whole numbers of the model's classes; UserError for anything else."""
     if isinstance(labels, list | tuple | np.ndarray):
-        labels = torch.as_tensor(labels)
-    if not isinstance(labels, Tensor) or labels.is_floating_point() or tuple(labels.shape) != (images,):
+        with third_party(f"{where}: expected {images} whole numbers as labels"):
+            labels = torch.as_tensor(labels)
+    if (
+        not isinstance(labels, Tensor)
+        or labels.is_floating_point()
+        or labels.dtype == torch.bool
+        or tuple(labels.shape) != (images,)
+    ):
         got = f"{labels.dtype} of shape {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
         raise UserError(f"{where}: expected {images} whole numbers as labels, got {got}")
     low, high = (int(value) for value in torch.aminmax(labels))
@@ -129,16 +138,28 @@ def prepared_model(
         method.reset()
     with third_party("model: cannot be copied"):
         network = copy.deepcopy(model).cpu().eval().requires_grad_(False)
-    given = {name: tuple(map(float, values or ())) for name, values in (("mean", mean), ("std", std))}
-    return SourceModel("", network, 0, given["mean"], given["std"], "")
+    centre, spread = _per_channel("mean", mean), _per_channel("std", std)
+    if 0 in spread:
+        raise UserError("std: holds 0, by which images would be divided")
+    return SourceModel("", network, 0, centre, spread, "")
+
+
+def _per_channel(name: str, values: Sequence[float] | None) -> tuple[float, ...]:
+    with third_party(f"{name}: expected a number for each channel, as in [0.5, 0.5, 0.5]"):
+        return () if values is None else tuple(map(float, values))
 
 
 def class_count(model: SourceModel, images: Tensor, device: torch.device) -> int:
     """How many classes a model tells apart, by its logits of a batch; UserError for any other output."""
+    channels = images.shape[1]
+    if len(model.mean) not in (0, channels) or len(model.std) not in (0, channels):
+        raise UserError(f"mean and std: expected {channels} numbers each, got {len(model.mean)} and {len(model.std)}")
     with third_party("model: fails on the first batch"), torch.no_grad():
         network = model.fresh(device, shares_weights=True).eval()
         logits = network(images.to(device))
     if isinstance(logits, Tensor) and logits.dim() == 2 and len(logits) == len(images):
+        if not logits.isfinite().all():
+            raise UserError("model: returned NaN or infinite logits for the first batch: check weights, mean and std")
         return logits.shape[1]
     got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
     raise UserError(f"model: returned {got}, expected logits [B, classes] in one Tensor: wrap it in a module that does")

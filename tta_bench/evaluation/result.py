@@ -108,7 +108,7 @@ class Evaluation:
         title = f"{len(self.predictions):,} images in batches of {self.batch_size}"
         notes = tuple(info(f"{row.method}: {remark}.") for row in rows for remark in row.remarks)
         sentence = differences.sentence(self._compared) if self._compared else ""
-        return Display(Table(title, head, lines, notes), sentence.replace(f" on {ONE} ", " "))
+        return Display(Table(title, head, lines, notes), sentence.replace(f" on {ONE}", "", 1))
 
     def __repr__(self) -> str:
         return repr(self.table())

@@ -17,7 +17,7 @@ from tta_bench.data import loading
 from tta_bench.isolation.adapter import Setup
 from tta_bench.isolation.logits import Answer, answer_of
 from tta_bench.models.precision import autocast
-from tta_bench.papers.baseline import BASELINE
+from tta_bench.records.spec import BASELINE
 
 Predictions = NDArray[np.int32]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tta_bench.papers.paper import Paper, PaperTable, Published, load
+from tta_bench.records.spec import BASELINE as BASELINE
 from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
 
-BASELINE = "source"  # the unadapted model's row
 SIGMAS, SLACK = 4.0, 0.01  # by which it may differ from a published accuracy by chance
 
 

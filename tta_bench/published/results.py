@@ -64,6 +64,12 @@ def load_results(suite: str) -> pd.DataFrame:
     return cells_frame([(row.label, record) for row in found.rows for record in row.records], found.notes)
 
 
+def expect(suite: str) -> None:
+    """Refuse a suite that has no published rows, before anything runs beside them."""
+    if suite not in names():
+        raise UserError(f"--beside {MARK}: no results of '{suite}' are published (published: {', '.join(names())})")
+
+
 def beside(own: Collection[Record]) -> list[Record]:
     """Published records on the very streams of these, marked by their label; UserError if there are none.
 
@@ -76,7 +82,7 @@ def beside(own: Collection[Record]) -> list[Record]:
     if not found:
         asked = ", ".join(sorted({record.cell.spec.suite for record in own}))
         raise UserError(
-            f"beside='{MARK}': no published row has the streams, weights and batch size of this run of {asked} "
+            f"--beside {MARK}: no published row has the streams, weights and batch size of this run of {asked} "
             f"(published: {', '.join(names())}); --limit and other seeds make other streams"
         )
     return [_marked(record, code[_stream(record)]) for record in found]

@@ -18,6 +18,7 @@ from tta_bench.checked.annotations import Count, Name, Seed, Whole
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 
+BASELINE = "source"  # the method that does not adapt
 Short = Annotated[str, Meta(max_length=1000, title="text of at most 1,000 characters")]
 Label = Annotated[str, Meta(min_length=1, max_length=1000, title="text of at most 1,000 characters")]
 # A composition, as in continual+dirichlet:0.1,slots=10; also a part of file names, where its other marks become "-".

@@ -55,6 +55,7 @@ _BUSY = (
 _BACKWARD = f"cost of a backward pass in forward passes, for --clock counts (default: {BACKWARD:g})"
 _ON = "local (default with --jobs or --gpus), slurm, ray or ray=ADDRESS; see docs/clusters.md"
 _JOBS = "worker processes, each of which runs one cell at a time (local: they share the cores)"
+_BESIDE = "published: also show a table with the published rows on the same streams; see `tta-bench results`"
 _SLURM = 'slurm: options of sbatch, as in "partition=gpu,gres=gpu:1,time=4:00:00"'
 
 
@@ -101,6 +102,7 @@ class RunOptions(Site, Asked):
     busy: Busy | None = option(None, _BUSY, choices=BUSY)
     backward_cost: float | None = option(None, _BACKWARD, read.speed)
     out: str | Path | None = option(None, f"run folder (default: {RUNS}/<suite>)", read.path, OUT)
+    beside: str | None = option(None, _BESIDE, group=OUT, choices=("published",))
     fresh: bool = option(False, "start over; the old folder is renamed, not deleted", group=OUT)
     on: str | None = option(None, _ON, group=WHERE)
     jobs: int | None = option(None, _JOBS, read.positive, WHERE)

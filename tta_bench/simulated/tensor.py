@@ -109,17 +109,17 @@ class Simulated(_Base):  # type: ignore[misc]
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _loaded, (self.held, self.gpu, self.requires_grad)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, copies: dict[int, Any]) -> Any:
         if not self.is_leaf and _get_current_function_mode_stack():  # a mode may have its own way
-            return handle_torch_function(Tensor.__deepcopy__, (self,), self, memo)
+            return handle_torch_function(Tensor.__deepcopy__, (self,), self, copies)
         if not self.is_leaf:
             raise RuntimeError("Only Tensors created explicitly by the user support the deepcopy protocol")
-        if id(self) not in memo:
-            made = memo[id(self)] = Simulated(self.held.clone(), self.gpu).requires_grad_(self.requires_grad)
+        if id(self) not in copies:
+            made = copies[id(self)] = Simulated(self.held.clone(), self.gpu).requires_grad_(self.requires_grad)
             own = {key: value for key, value in self.__dict__.items() if key not in ("held", "gpu", "room")}
             made.__dict__.update(own)
-            made.grad = None if self.grad is None else self.grad.__deepcopy__(memo)
-        return memo[id(self)]
+            made.grad = None if self.grad is None else self.grad.__deepcopy__(copies)
+        return copies[id(self)]
 
 
 def _loaded(held: Tensor, gpu: torch.device, requires_grad: bool) -> Any:
