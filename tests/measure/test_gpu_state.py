@@ -113,3 +113,9 @@ def test_a_record_says_what_may_change_its_bits(gpus: SimulatedGpus) -> None:
     assert set(found["gpu"]) == {"cuda", "cudnn", "driver", "capability", "tf32", "deterministic"}
     assert found["gpu"]["cuda"] == torch.version.cuda
     assert "gpu" not in environment.describe(torch.device("cpu"))
+
+
+def test_a_failed_cell_says_nothing_of_switches_that_another_process_had(gpus: SimulatedGpus) -> None:
+    found = environment.of_failure(torch.device("cuda:1"))
+    assert set(found["gpu"]) == {"cuda", "cudnn", "driver", "capability"}
+    assert "gpu" not in environment.of_failure(torch.device("cpu"))

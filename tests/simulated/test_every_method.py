@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.methods.test_every_method import MODELS, NAMES, QUICK, REFUSED
 from tests.simulated.test_planted_bugs import PLANTED, Sound, bug_line
-from tests.support.needed import needed
+from tests.support.needed import needed, prompts_for
 from tests.support.small import BATCHNORM_ONLY, model_for
 from tta_bench import Method
 from tta_bench.testing import BrokenPromise, check_method
@@ -31,8 +32,11 @@ def test_every_method_does_on_a_gpu_what_it_does_on_a_cpu(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), [(n, k) for n in NAMES for k in MODELS if (n, k) not in REFUSED])
-def test_every_method_on_every_kind_of_model(name: str, kind: str) -> None:
-    same_on_gpu(Subject(name, settings(name), MODELS[kind], 32), "simulated")
+def test_every_method_on_every_kind_of_model(name: str, kind: str, tmp_path: Path) -> None:
+    given = settings(name)
+    if "prompts" in given:  # trained for this model
+        given["prompts"] = str(prompts_for(MODELS[kind](), tmp_path / "p.safetensors", pixels=32))
+    same_on_gpu(Subject(name, given, MODELS[kind], 32), "simulated")
 
 
 @pytest.mark.parametrize("cls", PLANTED[:7])

@@ -21,6 +21,7 @@ from tta_bench.errors import UserError
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "pillow")
 SIMULATED = "simulated"  # the device of records that were made without a GPU
+OF_THE_PROCESS = ("tf32", "deterministic")  # switches of torch, which each process sets for its cell
 SHARED = "TTA_BENCH_SHARED_DEVICE"  # set by engines that run several jobs on one device
 
 
@@ -86,6 +87,13 @@ def release(device: torch.device) -> None:
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def of_failure(device: torch.device) -> dict[str, Any]:
+    """The environment of a cell that failed, without what only the process that adapted knows of its GPU."""
+    found = describe(device)
+    gpu = {key: value for key, value in found.get("gpu", {}).items() if key not in OF_THE_PROCESS}
+    return found | ({"gpu": gpu} if gpu else {})
 
 
 def describe(device: torch.device) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def start(name: str) -> torch.device:
 def about(device: torch.device) -> list[str]:
     """What a reader of the report must know."""
     found = environment.describe(device)
-    gpu = ", ".join(f"{key} {value}" for key, value in found["gpu"].items() if key not in ("tf32", "deterministic"))
+    gpu = ", ".join(f"{key} {value}" for key, value in found["gpu"].items() if key not in environment.OF_THE_PROCESS)
     lines = [
         f"tta-bench {found['tta_bench']} ({found['commit']}), torch {found['packages']['torch']}",
         found["platform"],

@@ -121,7 +121,7 @@ class Cells:
                 status="failed",
                 reason=reason(error),
                 traceback=getattr(error, "traceback", "") if is_expected else traceback.format_exc(),
-                measured=Measured(environment=environment.describe(work.setup.device)),
+                measured=Measured(environment=environment.of_failure(work.setup.device)),
                 finished_at=now(),
             )
             return record, None

@@ -66,7 +66,7 @@ class Machine:
         for cls in (Stream, Event, DeviceContext):
             cls.machine = self
         self.generators = tuple(Generator(torch.device("cuda", i)).manual_seed(0) for i in range(count))
-        self._streams = [Stream(torch.device("cuda", i)) for i in range(count)]
+        self._streams: dict[int, Stream] = {}  # of GPUs that were used: not all may be visible
 
     @property
     def visible(self) -> list[int]:
@@ -112,11 +112,14 @@ class Machine:
         return self.allocators[self.gpu(device).index]
 
     def stream(self, device: Any = None) -> Stream:
-        return self._streams[self.gpu(device).index]
+        gpu = self.gpu(device)
+        if gpu.index not in self._streams:
+            self._streams[gpu.index] = Stream(gpu)
+        return self._streams[gpu.index]
 
     def enter_stream(self, stream: Stream) -> tuple[torch.device, Stream]:
         """Make a stream and its GPU the current ones; returns what was current."""
-        outer = self.current, self._streams[stream.device.index]
+        outer = self.current, self.stream(stream.device)
         self.current, self._streams[stream.device.index] = stream.device, stream
         return outer
 
