@@ -9,7 +9,7 @@ RUNS := results/runs
 export GOMP_SPINCOUNT ?= 10000
 
 PHOTO_TARGETS := photos photos-data photos-networks photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-resnet20
-.PHONY: $(PHOTO_TARGETS) starts-photos demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed results-streams board published docs wheel clean
+.PHONY: $(PHOTO_TARGETS) starts-photos demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed results-streams board published notebook docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
 	$(BIN)/tta-bench run --jobs 2
@@ -255,6 +255,9 @@ board: results-digits-all ## make results/board: an entry for each of these meth
 
 published: $(READY)       ## collect the board's records for the package: tta_bench.load_results
 	$(BIN)/python -m tta_bench.published results/board
+
+notebook: $(READY)        ## run examples/quickstart.ipynb and store its outputs (a minute)
+	$(BIN)/python -m benchmarks.notebook
 
 results-speed: $(READY)   ## make results/digits-speed: four corruptions as live streams at four speeds (15 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-speed --tasks gaussian_noise,defocus_blur,snow,contrast \

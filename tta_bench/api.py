@@ -75,9 +75,9 @@ def run(*args: Any, **given: Any) -> Results:
         options = RunOptions.of({**given, "methods": labels})
         for label, settings in options.overrides.items():
             rows[label] = {**rows.get(label, {}), **settings}
+        if options.beside:
+            published.expect(options.suite)
         with start(replace(options, set=rows), _command()) as started:
-            if options.beside:
-                published.expect(started.suite.name)
             if options.detach:
                 started.detach()
                 return Results(started.store, started.found.values())

@@ -37,7 +37,7 @@ def words(tmp_path: Path) -> list[object]:
         save_file(timm.create_model(TAG).state_dict(), tmp_path / "vit.safetensors")
     model = f"{TAG}={tmp_path / 'vit.safetensors'}"
     where = ["--data-root", tmp_path, "--cache", tmp_path / "cache"]
-    return ["run", "--suite", tmp_path / "tree.yaml", "--model", model, "--readers", 0, *where, "--limit", 8]
+    return ["run", "--suite", tmp_path / "tree.yaml", "--model", model, "--readers", 0, *where, "--limit", 32]
 
 
 def test_a_run_reports_its_cache_once(cli: Cli, words: list[object], tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ STORED = exact([printed(cell) for cell in CELLS])
 
 
 def test_outputs_are_stored() -> None:
-    assert sum(bool(text) for text in STORED.values()) == 4
+    assert sum(bool(text) for text in STORED.values()) == 5
     assert [output["data"].keys() for output in CELLS[-1]["outputs"]] == [{"text/plain", "image/png"}]
     assert all(output.get("name") != "stderr" for cell in CELLS for output in cell["outputs"])
 
@@ -54,9 +54,10 @@ def test_a_script_of_its_cells_prints_what_is_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_kernel_prints_what_is_stored() -> None:
+def test_a_kernel_prints_what_is_stored(tmp_path: Path) -> None:
     client, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    client.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    where = {"metadata": {"path": str(tmp_path)}}
+    client.NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
     assert exact([printed(cell) for cell in notebook.cells if cell.cell_type == "code"]) == STORED

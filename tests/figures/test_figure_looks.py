@@ -16,6 +16,7 @@ import pytest
 from tests.figures.test_sweep_suites import make_speeds
 from tests.support.cli import Cli
 from tests.support.folders import make_inspection
+from tests.support.works import run_folder
 from tta_bench.figures import curve, kinds, style
 from tta_bench.records.store import Store
 
@@ -23,10 +24,21 @@ pytest.importorskip("matplotlib")
 
 
 @pytest.fixture
-def folder_of(run: Path, sweep_folder: Path, seen: Path, tmp_path: Path) -> dict[str, Path]:
+def folder_of(
+    request: pytest.FixtureRequest, run: Path, sweep_folder: Path, seen: Path, small_suite: Path, tmp_path: Path
+) -> dict[str, Path]:
+    """A folder for each kind of figure; a stream is run only for a test that draws it."""
     of_run = dict.fromkeys(("curve", "pareto", "reliability", "risk", "confusion"), run)
     of_inspection = dict.fromkeys(("tsne", "attention", "correlation"), seen)
-    return {**of_run, **of_inspection, "sweep": sweep_folder, "speed": make_speeds(tmp_path / "speeds")}
+    streams = {"visits": "continual+recurring:3", "forgetting": "forgetting"}
+    drawn = request.node.callspec.params.values() if hasattr(request.node, "callspec") else streams
+    of_streams = {
+        kind: run_folder(tmp_path / "streams" / kind, small_suite, methods=("source",), scenario=scenario)
+        for kind, scenario in streams.items()
+        if kind in drawn
+    }
+    speeds = make_speeds(tmp_path / "speeds")
+    return {**of_run, **of_inspection, **of_streams, "sweep": sweep_folder, "speed": speeds}
 
 
 # The looks

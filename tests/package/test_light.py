@@ -92,7 +92,7 @@ def test_what_needs_torch_says_so_in_one_line(tmp_path: Path) -> None:
         ("profile", "--method", "tent"),
         ("timing", "record", "--out", "t.json"),
         ("tune", "--method", "tent", "--grid", "lr=1e-3,1e-2"),
-        ("run", "--jobs", "2", "--out", tmp_path),
+        ("run", "--jobs", "2", "--out", tmp_path / "run"),
     ]
     for status, _, err in run_light(*commands):
         assert status == 2

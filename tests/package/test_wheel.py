@@ -9,6 +9,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -58,14 +59,14 @@ def test_an_index_would_take_both(source: Path, wheel: Path, tmp_path: Path) -> 
 def test_the_metadata_is_what_setup_cfg_says(wheel: Path) -> None:
     content = zipfile.ZipFile(wheel)
     (name,) = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
-    about = email.message_from_bytes(content.read(name))
+    about = email.message_from_string(content.read(name).decode())
     said = configparser.ConfigParser()
     said.read(ROOT / "setup.cfg")
     metadata, options = said["metadata"], said["options"]
 
     assert (about["Name"], about["Version"]) == (metadata["name"], metadata["version"])
     assert about["Summary"] == metadata["description"]
-    assert about["License-Expression"] == metadata["license"]
+    assert about["License-Expression"] == metadata["license_expression"]
     assert about["Requires-Python"] == options["python_requires"]
     assert about.get_all("Classifier") == listed(metadata["classifiers"])
     assert about["Description-Content-Type"] == metadata["long_description_content_type"]
@@ -118,7 +119,9 @@ def test_the_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> Non
     site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    ours = next(Path(p) for p in sys.path if p.endswith("site-packages"))
+    torch = find_spec("torch")
+    assert torch is not None
+    ours = Path(str(torch.origin)).parents[1]
     # The dependencies by path, but not the .pth files there, which would bring the editable checkout back.
     (site / "dependencies.pth").write_text(f"{ours}\n")
     command = [python, "-m", "tta_bench.cli.main", "run", "--methods", "source,tent", "--limit", "32", "--out", "run"]

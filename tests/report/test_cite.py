@@ -11,8 +11,10 @@ import pytest
 
 from tests.support.checkout import ROOT
 from tests.support.cli import Cli
+from tests.support.records import keep, make_failure, make_record
 from tta_bench import plugins, registry
 from tta_bench.plugins import Group
+from tta_bench.records.store import Store
 from tta_bench.report import bibtex
 from tta_bench.suites import suite as suites
 
@@ -99,3 +101,13 @@ def test_it_needs_no_torch() -> None:
         f"sys.exit(main(['cite', r'{BOARD / 'sar-digits-c-5' / 'run.zip'}']))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_a_row_that_failed_is_left_out_by_name(tmp_path: Path, cli: Cli) -> None:
+    store = Store.create(tmp_path / "run", "digits-c-5")
+    for record in (make_record("source"), make_failure("tent", "it broke")):
+        keep(store, record)
+    _, said, _ = cli("cite", tmp_path / "run")
+
+    assert "wang2021tent" not in said
+    assert "Left out, as no cell of it is finished: tent." in said

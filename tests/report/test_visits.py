@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import linregress, t
 
-from tests.support.works import works
+from tests.support.works import run_folder
 from tta_bench.errors import UserError
 from tta_bench.figures import kinds, style
-from tta_bench.isolation.host import run_cell
 from tta_bench.records.predictions import Predictions
-from tta_bench.records.store import Store
 from tta_bench.report import visits
 
 
@@ -56,19 +54,12 @@ def test_collapses_are_dated_by_visit() -> None:
     assert visits.collapsed(source, source) == []
 
 
-def folder(tmp_path: Path, small_suite: Path, scenario: str, limit: int | None = None) -> Path:
-    store = Store.create(tmp_path / "run", "small")
-    for work in works(small_suite, methods=("source",), scenario=scenario, limit=limit):
-        store.save(*run_cell(work))
-    return store.folder
-
-
 @pytest.mark.parametrize(
     ("scenario", "kind", "count"), [("continual+recurring:3", "visits", 3), ("forgetting", "forgetting", 2)]
 )
 def test_figures_of_visits(tmp_path: Path, small_suite: Path, scenario: str, kind: str, count: int) -> None:
     pytest.importorskip("matplotlib")
-    place = folder(tmp_path, small_suite, scenario)
+    place = run_folder(tmp_path / "run", small_suite, methods=("source",), scenario=scenario)
     with style.house_style():
         found, figure = kinds.make(kind, place, {})
         style.save(figure, tmp_path / "figure", ("png",))
@@ -77,7 +68,7 @@ def test_figures_of_visits(tmp_path: Path, small_suite: Path, scenario: str, kin
 
 
 def test_streams_without_visits_are_refused(tmp_path: Path, small_suite: Path) -> None:
-    place = folder(tmp_path, small_suite, "continual+recurring:2", limit=8)
+    place = run_folder(tmp_path / "run", small_suite, methods=("source",), scenario="continual+recurring:2", limit=8)
     for kind, words in (("visits", "run without --limit"), ("forgetting", "no clean images in its streams")):
         with pytest.raises(UserError, match=words):
             kinds.make(kind, place, {})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tta_bench.isolation.host import Work
+from tta_bench.isolation.host import Work, run_cell
 from tta_bench.records.spec import CellSpec
+from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
@@ -23,3 +24,11 @@ def requests(suite_file: Path, **given: Any) -> list[CellSpec]:
 def works(suite_file: Path, site: Site = CPU, **given: Any) -> list[Work]:
     place = Binder(site)
     return [place.bind(spec) for spec in requests(suite_file, **given)]
+
+
+def run_folder(folder: Path, suite_file: Path, **given: Any) -> Path:
+    """A run folder with the cells of these options, run in this process."""
+    store = Store.create(folder, suite.load(str(suite_file)).name)
+    for work in works(suite_file, **given):
+        store.save(*run_cell(work))
+    return store.folder

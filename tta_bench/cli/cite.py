@@ -42,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(found.markdown() if args.format == "md" else found.latex())
         print(found.bib(), end="")
+    for label in found.left_out:
+        console.print(f"Left out, as no cell of it is finished: {label}.", soft_wrap=True)
     for what in found.unknown:
         console.print(f"No BibTeX entry for {what}: its package states none.", soft_wrap=True)
     return 0

@@ -31,11 +31,11 @@ def run(args: argparse.Namespace) -> int:
     asked = options.of(args)
     from tta_bench.engines.start import start
 
-    with start(asked, args.command, forks=True) as started:
-        if asked.beside:
-            from tta_bench.published import results
+    if asked.beside:
+        from tta_bench.published import results
 
-            results.expect(started.suite.name)
+        results.expect(asked.suite)
+    with start(asked, args.command, forks=True) as started:
         console = options.console()
         _say_ready(started, console)
         if asked.detach:
@@ -108,10 +108,10 @@ def _report(ready: Run, records: list[Record], console: Console, asked: RunOptio
     files = report_runs([results.comparison], results.runs, ready.store.report, console, formats, orders=orders)
     for sentence in summary(results.comparison, results.runs):
         console.print(sentence)
+    options.say_written(files, console)
     if asked.beside:
         console.print()
         render.show(results.table().table, console)
-    options.say_written(files, console)
 
 
 def _detach(started: Run, console: Console) -> int:

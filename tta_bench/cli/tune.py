@@ -149,7 +149,7 @@ def _warn(best: Tuned, source: Sequence[Record], console: Console) -> None:
     for edge in at_edges(best):
         console.print(f"WARNING {edge} is at the edge of its grid: try values beyond it", soft_wrap=True)
     scores = [100 * top1 for record in source for top1 in record.scores.task_top1.values()]
-    if scores and best.accuracy < fmean(scores):
+    if scores and best.accuracy < fmean(scores) - 1e-9:  # not by the rounding of a mean
         text = f"WARNING the best, {best.accuracy:.1f} %, is below Source, {fmean(scores):.1f} %"
         console.print(f"{text}: no setting of this grid helps here", soft_wrap=True)
 

@@ -15,13 +15,11 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from tta_bench.checked.annotations import Severity
-from tta_bench.corruptions import corrupt_many
 from tta_bench.data.families import CORRUPTIONS, HELD_OUT
 from tta_bench.data.images import ArrayImages
 from tta_bench.data.seeding import permutation
-from tta_bench.datasets import cifar
 from tta_bench.datasets.array_files import ArrayKind, viewed
-from tta_bench.datasets.cifar import CleanImages
+from tta_bench.datasets.cifar import FOLDERS, CleanImages, clean, files, is_there
 from tta_bench.datasets.on_disk import SOURCE_IMAGES
 
 Length = Annotated[int, Meta(ge=1, le=48_000, title="1 to 48,000", description="How many photographs a task has.")]
@@ -35,7 +33,7 @@ class CifarTrainC(ArrayKind):
     def __init__(self, root: Path | None, *, classes: Literal[10, 100], severity: Severity, images: Length) -> None:
         super().__init__(root)
         self.num_classes, self.severity, self.images = classes, severity, images
-        self.layout = cifar.FOLDERS[classes]
+        self.layout = FOLDERS[classes]
 
     def at_severity(self, severity: int) -> CifarTrainC:
         return self._with(severity=severity)
@@ -47,10 +45,10 @@ class CifarTrainC(ArrayKind):
         return (f"cifar{self.num_classes}",)
 
     def seems_there(self, task: str) -> bool:
-        return cifar.is_there(self.data_root(), self.num_classes)
+        return is_there(self.data_root(), self.num_classes)
 
     def places(self, task: str) -> Sequence[Path]:
-        return cifar.files(self.data_root() / self.layout, self.num_classes, "train")
+        return files(self.data_root() / self.layout, self.num_classes, "train")
 
     source_places = places
 
@@ -67,7 +65,7 @@ class CifarTrainC(ArrayKind):
         return train.at(np.sort(_order(train)[:SOURCE_IMAGES]))
 
     def _train(self) -> CleanImages:
-        return cifar.clean(self.data_root(), self.num_classes, "train", self.transform)
+        return clean(self.data_root(), self.num_classes, "train", self.transform)
 
 
 def _order(train: CleanImages) -> NDArray[np.int64]:
@@ -84,7 +82,9 @@ def _corrupted(
     root: Path, classes: int, task: str, severity: int, count: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], list[str]]:
     """Pixels as [N, 32, 32, 3], labels and ids."""
-    clean = _photographs(cifar.clean(root, classes, "train"), count)
-    pixels = clean.read(np.arange(count)).transpose(0, 2, 3, 1)
-    made = corrupt_many(pixels, task, severity, image_ids=list(clean.ids), scale="small")
-    return made, clean.labels, [f"{task}/{severity}/{name}" for name in clean.ids]
+    from tta_bench.corruptions import corrupt_many  # needs Pillow, which listing suites does not
+
+    shown = _photographs(clean(root, classes, "train"), count)
+    pixels = shown.read(np.arange(count)).transpose(0, 2, 3, 1)
+    made = corrupt_many(pixels, task, severity, image_ids=list(shown.ids), scale="small")
+    return made, shown.labels, [f"{task}/{severity}/{name}" for name in shown.ids]

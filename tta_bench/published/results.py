@@ -15,6 +15,7 @@ from tta_bench.records.conditions import Conditions
 from tta_bench.records.record import Record
 from tta_bench.report.frames import cells_frame
 from tta_bench.report.rows import Comparison, compare
+from tta_bench.suites.suite import Suite, load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,14 +61,17 @@ def load_results(suite: str) -> pd.DataFrame:
     They are the board's records as they were submitted, and come with the package: no network. `tta-bench results`
     lists the suites. `frame.attrs["notes"]` holds what a table of them would say.
     """
+    if not isinstance(suite, str):
+        raise UserError(f"suite: expected a name, one of {', '.join(names())}, got {suite!r}")
     found = comparison(suite)
     return cells_frame([(row.label, record) for row in found.rows for record in row.records], found.notes)
 
 
-def expect(suite: str) -> None:
+def expect(suite: str | Suite) -> None:
     """Refuse a suite that has no published rows, before anything runs beside them."""
-    if suite not in names():
-        raise UserError(f"--beside {MARK}: no results of '{suite}' are published (published: {', '.join(names())})")
+    name = (load(suite) if isinstance(suite, str) else suite).name
+    if name not in names():
+        raise UserError(f"--beside {MARK}: no results of '{name}' are published (published: {', '.join(names())})")
 
 
 def beside(own: Collection[Record]) -> list[Record]:

@@ -43,6 +43,7 @@ class Citation:
     entries: tuple[Entry, ...]
     paragraphs: tuple[tuple[Piece, ...], ...]
     unknown: tuple[str, ...]  # what has no entry
+    left_out: tuple[str, ...]  # rows without a finished cell
 
     def bib(self) -> str:
         """The content of a .bib file."""
@@ -66,7 +67,8 @@ def citation(comparisons: Sequence[Comparison], runs: Runs) -> Citation:
     """What to cite and to write about these tables; they must agree on whatever a sentence says once."""
     writer = _Writer()
     paragraphs = [writer.paragraph(comparison, runs) for comparison in comparisons]
-    return Citation(tuple(writer.entries.values()), tuple(map(tuple, paragraphs)), tuple(writer.unknown))
+    left_out = tuple(row.label for comparison in comparisons for row in comparison.rows if not row.done)
+    return Citation(tuple(writer.entries.values()), tuple(map(tuple, paragraphs)), tuple(writer.unknown), left_out)
 
 
 class _Writer:
