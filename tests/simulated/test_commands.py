@@ -67,6 +67,12 @@ def test_other_runs_are_the_cpus(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
+def test_two_gpus_share_a_run() -> None:
+    Path("small.yaml").write_text(SMALL)
+    on_both(device=("--gpus", "0,1"))
+
+
+@pytest.mark.slow
 def test_other_commands_work_on_a_gpu() -> None:
     Path("small.yaml").write_text(SMALL)
     what, where = ("--suite", "small.yaml"), ("--device", "cuda:1")
@@ -90,6 +96,7 @@ def test_other_commands_work_on_a_gpu() -> None:
             "--out",
             "t.json",
         ),
+        ("verify", "amp", "--rerun", 1),
     ):
         done = tta(*words)
         assert done.returncode == 0, (words, done.stdout + done.stderr)
