@@ -19,6 +19,7 @@ for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
 import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 from tests.support.cli import SMALL, Cli  # noqa: E402
 from tests.support.folders import make_run  # noqa: E402
@@ -26,6 +27,9 @@ from tta_bench.cli.main import main  # noqa: E402
 from tta_bench.registry import installed  # noqa: E402
 
 torch.set_num_threads(1)
+# The same examples in every run: CI does not fail by luck. `--hypothesis-profile=default` looks for others.
+settings.register_profile("repeatable", derandomize=True, database=None)
+settings.load_profile("repeatable")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -11,6 +11,7 @@ GOALS = {"sar": 2, "dpal": 2, "deyo": 2, "t3a": 3, "adacontrast": 4, "memo": 4}
 every_method = pytest.mark.parametrize("name", waits.NAMES)
 
 
+@pytest.mark.slow  # `make timing-exact` checks the same page in CI
 @every_method
 def test_a_method_waits_as_often_as_the_page_says(name: str) -> None:
     assert waits.row(name) == waits.shown(PAGE)[name], "python -m benchmarks.waits --write accepts a change"

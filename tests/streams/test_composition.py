@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tta_bench.data.families import CORRUPTIONS
@@ -276,6 +276,8 @@ DOMAINS = st.sampled_from(["normal", "continual", "mixed", "gradual", "dynamic:u
 
 @settings(max_examples=60, deadline=None)
 @given(DOMAINS, LABELS, st.integers(1, 3), st.integers(1, 6), st.integers(1, 9), st.integers(0, 3))
+@example("gradual", "dirichlet:0.1", 1, 1, 1, 0)  # more parts than images
+@example("gradual", "dirichlet:2,balance=yes", 1, 1, 1, 0)
 def test_every_image_comes_once_in_each_lap(
     domains: str, labels: str, laps: int, classes: int, each: int, seed: int
 ) -> None:
