@@ -10,4 +10,4 @@ from benchmarks.walk import walk
 @pytest.mark.slow
 def test_a_run_passes_no_more_functions_than_it_did() -> None:
     found = walk("run")
-    assert 40 < len(found) <= 66, f"{len(found)} hand-overs, expected at most 66:\n" + "\n".join(found)
+    assert 40 < len(found) <= 67, f"{len(found)} hand-overs, expected at most 67:\n" + "\n".join(found)
