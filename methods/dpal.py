@@ -22,7 +22,7 @@ the code:
 
 The paper does not say how the prediction networks start (`predictor_init`, see `_lifting.py`). Both start at
 zeros, as released: no shift is subtracted before one is learned. Of the starts of this network zeros are
-nearest to the source model on photographs (docs/methods.md has the figures). They have a price: from zeros
+nearest to the source model on photographs, by less than seeds differ (docs/methods.md). They have a price: from zeros
 only the last bias can ever learn, every sample gets the same shift, and the similarity loss has no effect.
 `source` alone gives the source model's answers for the first batch; it hides the tokens from all others,
 which is another network than the paper's. The paper counts about 1.2 M extra weights: `predictor_hidden=64`

@@ -37,7 +37,7 @@ def entries(text: str) -> list[Entry]:
 
 
 def _indented(text: str) -> str:
-    """An entry without the indentation of the class that it stands in."""
+    """An entry without the indentation of its class."""
     head, _, body = text.strip().partition("\n")
     return f"{head}\n{textwrap.dedent(body)}".strip() if body else head
 

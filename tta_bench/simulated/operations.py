@@ -143,10 +143,10 @@ def refuse(func: Any, name: str, args: Any, tensors: list[Tensor], ours: list[Si
         if is_product and not os.environ.get(WORKSPACE):
             raise RuntimeError(f"{name}: deterministic cuBLAS needs {WORKSPACE}=:4096:8 (at {line()})")
         if name in lists.NOT_DETERMINISTIC and (name != "cumsum" or ours[0].is_floating_point()):
-            told = f"{name}_cuda does not have a deterministic implementation (at {line()})"
+            message = f"{name}_cuda does not have a deterministic implementation (at {line()})"
             if not torch.is_deterministic_algorithms_warn_only_enabled():
-                raise RuntimeError(told)
-            warnings.warn(told, stacklevel=2)
+                raise RuntimeError(message)
+            warnings.warn(message, stacklevel=2)
 
 
 def _refuse_mixed(func: Any, name: str, args: Any, tensors: list[Tensor]) -> None:
