@@ -285,7 +285,7 @@ class Composition(Scenario):
             segments = [segment._replace(names=(*names, "same")) for segment in segments]
         rule = self.on("labels", _labels_plain())
         ordered = self.domains.join([rule.arrange(segment, labels) for segment in segments], names)
-        return [piece for one in ordered for piece in (one, clean)] if clean is not None and self._probed else ordered
+        return self.on("clean").between(ordered, clean) if clean is not None and self._probed else ordered
 
 
 def _labels_plain() -> labels.Shuffled:
