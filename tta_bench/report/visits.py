@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.data.occurrences import earlier
 from tta_bench.measure.collapse import FEWER, WINDOW, signals
 from tta_bench.measure.student import t_quantile
 from tta_bench.records.predictions import Predictions
@@ -27,20 +28,10 @@ class Slope(NamedTuple):
     high: float
 
 
-def visits(index: NDArray[np.integer]) -> NDArray[np.int64]:
-    """For each image of a stream, how often it was shown before."""
-    order = np.argsort(index, kind="stable")
-    starts = np.flatnonzero(np.diff(index[order], prepend=-1))
-    lengths = np.diff(np.append(starts, len(order)))
-    found = np.empty(len(order), np.int64)
-    found[order] = np.arange(len(order)) - np.repeat(starts, lengths)
-    return found
-
-
 def accuracies(found: Predictions, tasks: Sequence[int] = ()) -> NDArray[np.float64]:
     """Accuracy in percent at each visit, over all tasks or over these."""
     kept = np.isin(found.task, tasks) if tasks else np.ones(len(found), bool)
-    number = visits(found.index[kept])
+    number = earlier(found.index[kept])
     hits = np.bincount(number, found.correct[kept])
     return np.asarray(100 * hits / np.bincount(number), np.float64)
 
@@ -63,7 +54,7 @@ def collapsed(own: Predictions, source: Predictions) -> list[int]:
     """The visits at whose end a method answers with at most a third of Source's classes, from 1."""
     if not np.array_equal(own.index, source.index):
         return []
-    number, found = visits(own.index), []
+    number, found = earlier(own.index), []
     for visit in range(int(number.max()) + 1):
         last = np.flatnonzero(number == visit)[-WINDOW:]
         seen = signals(own.prediction[last], source.prediction[last])

@@ -65,7 +65,8 @@ class Together(Domains):
     def segments(self, parts: Sequence[Ints], tasks: Sequence[int], names: Names) -> list[Segment]:
         import numpy as np
 
-        return [Segment(np.concatenate(parts), names)]
+        place = np.argsort(tasks)
+        return [Segment(np.concatenate(parts), names, tasks=np.repeat(place, [len(part) for part in parts]))]
 
 
 @dataclass(frozen=True)
