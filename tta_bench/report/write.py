@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError
 from tta_bench.files import folder_below, write_whole
 from tta_bench.measure.correlation import correlation
 from tta_bench.notes import Note, info
@@ -46,7 +46,6 @@ def report_runs(
     `paper` puts published numbers beside the measured ones: a paper's name or folder, or "" for the suite's own.
     `metrics` are names of installed metrics, each a column of every table.
     """
-    check_formats(formats)
     written = []
     for comparison in (with_metrics(_with_notes(one, runs), runs, metrics) for one in found):
         tables = layout(comparison) | streams_table(comparison, runs)
@@ -86,13 +85,6 @@ def write_sweep(records: Sequence[Record], axis: str, folder: Path, console: Con
     table = sweep.table(sweep.points(records, axis), axis)
     render.show(table, console)
     return _write(folder, {"sweep.md": render.markdown(table), "sweep.csv": render.csv_text(table)})
-
-
-def check_formats(formats: Sequence[str]) -> None:
-    """Refuse an unknown format."""
-    for name in formats:
-        if name not in FORMATS:
-            raise UserError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")
 
 
 def check_folder(folder: Path) -> None:
