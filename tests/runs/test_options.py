@@ -15,7 +15,6 @@ import tta_bench
 from tests.support.cli import Cli
 from tests.support.records import make_cell
 from tta_bench.checked.options import default_of, flag_of
-from tta_bench.cli import options
 from tta_bench.cli.main import parser
 from tta_bench.errors import UserError
 from tta_bench.records.asked import Asked
@@ -105,7 +104,7 @@ GIVEN = {
 
 def parsed(given: dict[str, str | None]) -> RunOptions:
     words = [word for name, text in given.items() for word in (flag_of(name), *([text] if text is not None else []))]
-    return options.of(parser().parse_args(["run", *words]))
+    return RunOptions.of(vars(parser().parse_args(["run", *words])))
 
 
 def test_text_and_values_give_the_same_options() -> None:

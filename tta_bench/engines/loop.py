@@ -95,8 +95,6 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers, sign: Sign,
         while not stop.is_set() and (entry := queue.next(skip)) is not None:
             skip, watcher.entry = 0, entry
             sign.begin(entry.spec.digest, 0)  # should the worker die while it reads images and weights
-            binder.model(entry.spec)
-            binder.drop_weights()
             if cells.find_or_run(entry.spec, entry.expected.require) is None:
                 sign.end(is_new=False)
             else:
