@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import weakref
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +96,7 @@ def test_images_that_are_no_longer_kept_are_freed(tmp_path: Path, monkeypatch: p
 def test_a_spec_from_json_binds_to_the_same_cell(small_suite: Path) -> None:
     spec = requests(small_suite, limit=32)[-1]
     site = Site(device="cpu")
-    again = bind(read_spec(spec.to_json()), Site.from_json(site.to_json()))
+    again = bind(read_spec(spec.to_json()), Site(**asdict(site)))
     assert again.cell == bind(spec, site).cell
 
 

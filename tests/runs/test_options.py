@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ def test_requests_and_sites_get_their_options_by_name(tmp_path: Path) -> None:
     assert set(Site.__dataclass_fields__) | set(Asked.__dataclass_fields__) < set(NAMES)
     asked = RunOptions(cache=tmp_path, readers=2, time_limit=9, device="cpu", in_process=False, data_root=tmp_path)
     site = Site(cache=tmp_path, readers=2, time_limit=9, device="cpu", in_process=False, data_root=tmp_path)
-    assert asked.site == site == Site.from_json(site.to_json())
+    assert asked.site == site == Site(**asdict(site))
 
 
 BAD = [
