@@ -73,6 +73,12 @@ class Group:
         return " and ".join(package(entry) for entry in self.claims.get(name, ()))
 
 
+@cache
+def group(noun: str) -> Group:
+    """A group of this environment; read once, imports nothing that it names."""
+    return Group(noun, claims(noun))
+
+
 def claims(noun: str) -> dict[str, tuple[EntryPoint, ...]]:
     """All entry points of a group in this environment, by name."""
     found: dict[str, tuple[EntryPoint, ...]] = {}

@@ -15,8 +15,10 @@ import pytest
 
 from tta_bench.board.site.pages import text_of
 from tta_bench.data.seeding import seed_of
+from tta_bench.measure.student import sign_test
 from tta_bench.report.differences import TaskDifference, probability
-from tta_bench.report.stats import Blocks, Estimate, Stream, by_task, estimate, holm, images_won, mcnemar
+from tta_bench.report.grouping import grouped
+from tta_bench.report.stats import Blocks, Estimate, Stream, estimate, holm, images_won
 
 NODE = shutil.which("node")
 SCRIPTS = ("random.js", "student.js", "autocorrelation.js", "stats.js")
@@ -71,9 +73,9 @@ def shown(found: Estimate) -> list[str]:
 
 def expected(streams: list[Stream]) -> list[list[str]]:
     blocks = [Blocks(stream) for stream in streams]
-    tasks = by_task(streams)
+    tasks = grouped(streams, lambda stream: stream.task)
     won = [images_won(those) for those in tasks.values()]
-    p = [mcnemar(*counts) for counts in won]
+    p = [sign_test(*counts) for counts in won]
     made = [
         TaskDifference(task, 0, 0, estimate([b for b in blocks if b.stream.task == task]), *counts, own, adjusted)
         for task, counts, own, adjusted in zip(tasks, won, p, holm(p), strict=True)

@@ -13,7 +13,6 @@ from tests.support.checkout import ROOT
 from tests.support.cli import Cli
 from tests.support.records import keep, make_failure, make_record
 from tta_bench import plugins, registry
-from tta_bench.plugins import Group
 from tta_bench.records.store import Store
 from tta_bench.report import bibtex
 from tta_bench.suites import suite as suites
@@ -29,10 +28,9 @@ def test_every_built_in_method_but_source_has_an_entry() -> None:
 
 
 def test_entries_are_whole_and_a_key_means_one_text() -> None:
-    kinds = Group("dataset", plugins.claims("dataset"))
-    models = Group("model", plugins.claims("model"))
+    nouns = "dataset", "model"
     found = [entry for name in registry.installed().names() for entry in bibtex.of_method(name)]
-    found += [entry for group in (kinds, models) for name in group.names() for entry in bibtex._stated(group, name)]
+    found += [entry for noun in nouns for name in plugins.group(noun).names() for entry in bibtex._stated(noun, name)]
     found += [entry for name in suites.names() for entry in bibtex.entries(suites.load(name).bibtex)]
     found += bibtex.of_model("vit_base_patch16_224.augreg_in21k_ft_in1k")
     texts: dict[str, set[str]] = {}

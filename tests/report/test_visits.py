@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import linregress, t
 
 from tests.support.works import run_folder
+from tta_bench.data.occurrences import earlier
 from tta_bench.errors import UserError
 from tta_bench.figures import kinds, style
 from tta_bench.records.predictions import Predictions
@@ -31,7 +32,7 @@ def predictions(index: list[int], prediction: list[int], label: list[int]) -> Pr
 
 
 def test_a_visit_is_how_often_an_image_was_shown() -> None:
-    assert visits.visits(np.array([4, 2, 4, 4, 2, 9])).tolist() == [0, 0, 1, 2, 1, 0]
+    assert earlier(np.array([4, 2, 4, 4, 2, 9])).tolist() == [0, 0, 1, 2, 1, 0]
     found = predictions([0, 1, 1, 0], [5, 5, 5, 6], [5, 5, 5, 5])
     assert visits.accuracies(found).tolist() == [100, 50]
 

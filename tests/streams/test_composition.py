@@ -171,6 +171,16 @@ def test_clean_images_come_after_each_task() -> None:
     assert visits == [name for task in CORRUPTIONS[:3] for name in (task, "clean")]
 
 
+def test_a_probe_comes_between_tasks_and_within_them() -> None:
+    for text, lengths in (("remember:5", [5, *[200, 5] * 3]), ("remember:5,every=96", [5, *[96, 5, 96, 5, 8, 5] * 3])):
+        found = stream(f"continual+{text}")
+        assert [len(piece) for piece in np.split(found.order, found.borders[1:])] == lengths
+        tasks = found.order[found.task_of(found.order) != "clean"]
+        assert tasks.tolist() == stream("continual").order.tolist(), "it moves no image of a task"
+        probes = found.order[found.task_of(found.order) == "clean"].reshape(-1, 5)
+        assert (probes == probes[0]).all()
+
+
 @pytest.mark.parametrize("domains", ["normal", "continual", "mixed", "gradual"])
 def test_how_a_stream_is_run_keeps_its_order(domains: str) -> None:
     for more in ("reset:batch", "reset:7", "freeze:16"):

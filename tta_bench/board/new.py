@@ -55,7 +55,7 @@ def draft(store: Store, name: str, methods: Sequence[str] = ()) -> Entry:
 
 
 def _owner(method: str) -> str:
-    return plugins.Group("method", plugins.claims("method")).owner(method)
+    return plugins.group("method").owner(method)
 
 
 def _version(package: str) -> str:

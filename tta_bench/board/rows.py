@@ -18,6 +18,7 @@ from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.asked import Asked
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
+from tta_bench.report.grouping import grouped
 from tta_bench.report.paper_conditions import defaults
 from tta_bench.runs.spec import BY_TASK
 from tta_bench.suites import suite as suites
@@ -30,9 +31,7 @@ RUN = "tta-bench run --suite {suite} --methods {methods} --seeds 0,1,2"
 
 def check_rows(records: Sequence[Record], review: Review) -> dict[str, list[Record]]:
     """The records of each row; notes rows that a table could not show."""
-    rows: dict[str, list[Record]] = {}
-    for record in records:
-        rows.setdefault(record.label, []).append(record)
+    rows = grouped(records, lambda record: record.label)
     for label, found in rows.items():
         if not LABEL.fullmatch(label):
             review.refuse("rows", f"label {label!r}", "use letters, digits, spaces and `.()=,+-` in labels")
@@ -140,7 +139,7 @@ def _follows(own: Mapping[str, Any], method: str, given: Mapping[str, Any]) -> b
 
 def check_package(entry: Entry, records: Sequence[Record], review: Review) -> None:
     """`built-in` is for tta-bench's own methods; another package must not use their names."""
-    group = plugins.Group("method", plugins.claims("method"))
+    group = plugins.group("method")
     for method in sorted({record.cell.spec.method for record in records} - {BASELINE}):
         is_own = group.owner(method) == plugins.OWN
         if entry.package == "built-in" and not is_own:

@@ -56,15 +56,15 @@ def paper(name: str) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.errors import UserError
+    from tta_bench.errors import UserError, require_known
     from tta_bench.packed.address import is_folder
     from tta_bench.report.choose import comparisons
     from tta_bench.report.runs import Runs
-    from tta_bench.report.write import DEFAULT, check_folder, check_formats, report_runs
+    from tta_bench.report.write import DEFAULT, FORMATS, check_folder, report_runs
 
     is_packed = not all(map(is_folder, args.dirs))
     formats = args.format or (("terminal",) if is_packed and not args.out else DEFAULT)
-    check_formats(formats)
+    require_known(formats, FORMATS, "unknown format")
     files_wanted = any(name != "terminal" for name in formats)
     if files_wanted and not args.out and (is_packed or len(args.dirs) > 1):
         what = "a packed run" if is_packed else "several run folders"

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tta_bench import plugins, static_facts
-from tta_bench.plugins import Group
 from tta_bench.records.cell import Cell
 from tta_bench.suites import suite as suites
 
@@ -54,32 +53,31 @@ def of_harness(version: str) -> list[Entry]:
 
 def of_method(name: str) -> list[Entry]:
     """A method's papers, and those of the methods that it builds on."""
-    return _stated(Group("method", plugins.claims("method")), name)
+    return _stated("method", name)
 
 
 def of_data(cell: Cell) -> list[Entry]:
     """The papers of a cell's kind of data, and those that its suite adds."""
     library = suites.library().claims.get(cell.spec.suite, {})
     added = [entry for suite in library.values() for entry in entries(suite.bibtex)]
-    kinds = Group("dataset", plugins.claims("dataset"))
-    return _once([*added, *_stated(kinds, str(cell.spec.data.get("kind")))])
+    return _once([*added, *_stated("dataset", str(cell.spec.data.get("kind")))])
 
 
 def of_model(name: str) -> list[Entry]:
     """The papers of a model's package; none for weights of one's own."""
-    group, (prefix, _, _) = Group("model", plugins.claims("model")), name.partition(":")
-    if prefix in group.claims:
-        return _stated(group, prefix)
+    prefix = name.partition(":")[0]
+    if prefix in plugins.group("model").claims:
+        return _stated("model", prefix)
     return [] if name.endswith(".safetensors") else _entries(*TIMM)
 
 
 def is_included(model: str) -> bool:
     """Whether a model's weights ship with tta-bench."""
-    return Group("model", plugins.claims("model")).owner(model) == plugins.OWN
+    return plugins.group("model").owner(model) == plugins.OWN
 
 
-def _stated(group: Group, name: str) -> list[Entry]:
-    entry = next(iter(group.claims.get(name, ())), None)
+def _stated(noun: str, name: str) -> list[Entry]:
+    entry = next(iter(plugins.group(noun).claims.get(name, ())), None)
     return _entries(entry.module, entry.attr) if entry else []
 
 

@@ -19,6 +19,7 @@ from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
 from tta_bench.report.comparable import table_of
 from tta_bench.report.current import recency
+from tta_bench.report.grouping import grouped
 from tta_bench.report.rows import Comparison, by_table, compare, counted
 from tta_bench.streams.composition import presets_of
 from tta_bench.streams.scenarios import SCENARIOS
@@ -102,16 +103,14 @@ def groups(records: Sequence[Record]) -> list[Group]:
 
     A task with fewer images than a limit is whole under that limit, so its records may be in several groups.
     """
-    alike: dict[tuple[str, int, str, str, str], list[Record]] = defaultdict(list)
-    levels: dict[str, set[str]] = defaultdict(set)
-    for record in records:
-        levels[record.cell.spec.suite].add(_severity(record))
-    for record in records:
-        level = _severity(record) if len(levels[record.cell.spec.suite]) > 1 else ""  # several, as in a sweep
-        key = (*record.cell.conditions.table, level)
-        alike[key].append(record)
+    by_suite = grouped(records, lambda record: record.cell.spec.suite)
+    swept = {suite for suite, those in by_suite.items() if len(set(map(_severity, those))) > 1}
+
+    def shared(record: Record) -> tuple[str, int, str, str, str]:
+        return (*record.cell.conditions.table, _severity(record) if record.cell.spec.suite in swept else "")
+
     found = []
-    for (scenario, batch_size, device, speed, level), those in alike.items():
+    for (scenario, batch_size, device, speed, level), those in grouped(records, shared).items():
         table = {"batch_size": str(batch_size), "device": device, "stream_speed": speed}
         table |= {"severity": level} if level else {}
         by_limit: dict[int | None, list[Record]] = defaultdict(list)

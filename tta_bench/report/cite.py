@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.report import bibtex, latex
 from tta_bench.report.bibtex import Entry
 from tta_bench.report.comparable import shipped_suite
+from tta_bench.report.grouping import grouped
 from tta_bench.report.paper_conditions import defaults
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
@@ -153,10 +153,8 @@ def _order(cell: Cell, rows: Sequence[Row]) -> str:
 
 
 def _points(rows: Sequence[Row]) -> str:
-    by_point = defaultdict(list)
-    for row in rows:
-        by_point[row.first.measured.score_point].append(row.label)
-    said = [f"{POINTS.get(point, point)} ({', '.join(labels)})" for point, labels in by_point.items()]
+    by_point = grouped(rows, lambda row: row.first.measured.score_point)
+    said = [f"{POINTS.get(at, at)} ({', '.join(row.label for row in those)})" for at, those in by_point.items()]
     return f"A batch is scored with the logits that the method returns for it, computed {'; '.join(said)}. "
 
 

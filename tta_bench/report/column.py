@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 # csv: leaderboard.csv; frame: `tta_bench.frame` and exports; scoring: what accuracy tables say beside them, and live of
 # streams that do not wait; page, board: their tables; cost: what a page and a board list besides.
-Place = Literal["csv", "frame", "time", "scoring", "live", "ranking", "page", "board", "cost", "stress", "orders"]
+Place = Literal[
+    "csv", "frame", "time", "scoring", "live", "ranking", "page", "board", "cost", "stress", "streams", "orders"
+]
 
 
 class Line(NamedTuple):

@@ -11,8 +11,9 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from tta_bench.report import costs, orders, stress
+from tta_bench.report import costs, orders, streams, stress
 from tta_bench.report.column import Column, Line, Place, at
+from tta_bench.report.metrics import OF_STREAMS
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import NONE
 
@@ -250,4 +251,15 @@ _ORDERS = (
     Column("below", {"orders": 6}, "below Source", row=orders.below_source),
 )
 
-COLUMNS = (*_FACTS, *_SCORES, *_COSTS, *_STRESS, *_ORDERS)
+_STREAMS = (
+    *(
+        Column(key, {"streams": i}, metric.title, digits=metric.digits, better=metric.better, row=streams.mean_of(key))
+        for i, (key, metric) in enumerate(OF_STREAMS.items())
+    ),
+    Column("slope", {"streams": 20}, "error/visit", digits=2, better="lower", row=streams.slope(0)),
+    Column("slope_low", {"streams": 21}, "95 % low", digits=2, row=streams.slope(1)),
+    Column("slope_high", {"streams": 22}, "high", digits=2, row=streams.slope(2)),
+    Column("collapsed_visits", {"streams": 23}, "collapsed", row=streams.collapsed),
+)
+
+COLUMNS = (*_FACTS, *_SCORES, *_COSTS, *_STRESS, *_ORDERS, *_STREAMS)

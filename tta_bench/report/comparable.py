@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from functools import cache
 
@@ -10,9 +9,10 @@ from tta_bench.errors import UnmatchedStreams, UserError
 from tta_bench.papers import baseline
 from tta_bench.papers.baseline import own_table
 from tta_bench.records.cell import Cell
-from tta_bench.records.conditions import RULES, Rule, StreamKey
+from tta_bench.records.conditions import RULES, Rule
 from tta_bench.records.record import Record
 from tta_bench.report.current import recency
+from tta_bench.report.grouping import grouped
 from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
 
@@ -64,11 +64,8 @@ def _check(rule: Rule, records: Sequence[Record]) -> None:
 
 def _refuse(rule: Rule, records: Sequence[Record]) -> None:
     """Say who differs, and how to rerun the minority."""
-    found: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        value = rule.value(record.cell.conditions)
-        if value is not None:
-            found[value].append(record)
+    stated = [record for record in records if rule.value(record.cell.conditions) is not None]
+    found = grouped(stated, lambda record: rule.value(record.cell.conditions))
     seen = "; ".join(f"{_cells(group)}: {value}" for value, group in found.items())
     most = max(found.values(), key=lambda group: (len(group), max(map(recency, group))))
     others = dict.fromkeys(r.label for group in found.values() if group is not most for r in group)
@@ -86,13 +83,11 @@ def _apart(rule: Rule, records: Sequence[Record]) -> str:
 
 
 def _check_orders(records: Sequence[Record]) -> None:
-    orders: dict[StreamKey, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        key, order = record.cell.conditions.stream
-        orders[key][order].append(record.label)
-    for key, seen_by in orders.items():
+    for key, those in grouped(records, lambda record: record.cell.conditions.key).items():
+        seen_by = grouped(those, lambda record: record.cell.conditions.stream[1])
         if len(seen_by) > 1:
-            who = "; ".join(f"{', '.join(dict.fromkeys(labels))} ({order})" for order, labels in seen_by.items())
+            labels = {order: dict.fromkeys(record.label for record in seen) for order, seen in seen_by.items()}
+            who = "; ".join(f"{', '.join(own)} ({order})" for order, own in labels.items())
             raise UnmatchedStreams(
                 f"{key.name}, seed {key.seed}: methods saw different images or orders: {who}: "
                 f"run them again together with --seeds {key.seed}"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tta_bench.errors import some
 from tta_bench.notes import Note, info, warning
-from tta_bench.records.conditions import StreamKey, TimeConditions
+from tta_bench.records.conditions import TimeConditions
 from tta_bench.records.record import Record
 from tta_bench.report.column import Context
+from tta_bench.report.grouping import grouped
 from tta_bench.report.rows import Comparison, Row, counted
 
 IMAGES = 50_000  # of ImageNet's validation set, and of most published time tables
@@ -40,24 +40,25 @@ def with_comparable_times(comparison: Comparison) -> Comparison:
 
     Of several machines, the one with the most rows counts; then one that no other job used, then the most records.
     """
-    groups: dict[TimeConditions, list[Record]] = defaultdict(list)
-    rows: dict[TimeConditions, set[str]] = defaultdict(set)
-    for row in comparison.rows:
-        for record in row.done:
-            conditions = record.time_conditions
-            groups[conditions].append(record)
-            rows[conditions].add(row.label)
+    groups = _by_machine(comparison)
     if len(groups) < 2:
         return comparison
+    rows = {one: {label for label, _ in group} for one, group in groups.items()}
     best = max(sorted(groups), key=lambda group: (len(rows[group]), not group.shared, len(groups[group])))
-    kept = {record.cell.key for record in groups[best]}
+    kept = {record.cell.key for _, record in groups[best]}
     found = [Row(row.label, tuple(r for r in row.records if r.cell.key in kept)) for row in comparison.rows]
     return replace(comparison, rows=tuple(row for row in found if row.records))
 
 
+def _by_machine(comparison: Comparison) -> dict[TimeConditions, list[tuple[str, Record]]]:
+    """The finished records with their rows' labels, by what they were timed on."""
+    done = [(row.label, record) for row in comparison.rows for record in row.done]
+    return grouped(done, lambda pair: pair[1].time_conditions)
+
+
 def machines_of(comparison: Comparison) -> list[str]:
     """What the times were measured on, each once: the hardware, and what else differs."""
-    found = {record.time_conditions for record in comparison.records if record.status == "done"}
+    found = _by_machine(comparison)
     return [_machine(one, found) for one in sorted(found)]
 
 
@@ -77,20 +78,13 @@ def _machine(one: TimeConditions, among: Collection[TimeConditions]) -> str:
 def _left_out(comparison: Comparison, timed: Comparison) -> list[Note]:
     """Which cells the time columns leave out, by the machine that they ran on."""
     kept = {record.cell.key for record in timed.records}
-    found = {record.time_conditions for record in comparison.records if record.status == "done"}
-    cells: dict[TimeConditions, list[str]] = defaultdict(list)
-    for row in comparison.rows:
-        for r in row.done:
-            if r.cell.key not in kept:
-                name = f"{row.label} on {r.cell.name}, seed {r.cell.spec.seed}"
-                cells[r.time_conditions].append(name)
-    return [
-        info(
-            f"Left out of times, {counted(len(names), 'cell')} measured on {_machine(one, found)}: "
-            f"{some(names, separator='; ')}."
-        )
-        for one, names in sorted(cells.items())
-    ]
+    found, notes = _by_machine(comparison), []
+    for one in sorted(found):
+        left = [(label, record.cell) for label, record in found[one] if record.cell.key not in kept]
+        names = [f"{label} on {cell.name}, seed {cell.spec.seed}" for label, cell in left]
+        where = f"{counted(len(left), 'cell')} measured on {_machine(one, found)}"
+        notes += [info(f"Left out of times, {where}: {some(names, separator='; ')}.")] if left else []
+    return notes
 
 
 def _steady_note(comparison: Comparison) -> str:
@@ -180,12 +174,10 @@ def paired(records: Sequence[Record], others: Sequence[Record]) -> list[tuple[Re
 
     Where the others ran in several modes (bf16, compiled), the record's own mode comes first.
     """
-    by_stream: dict[StreamKey, list[Record]] = defaultdict(list)
-    for other in others:
-        by_stream[other.cell.conditions.key].append(other)
+    by_stream = grouped(others, lambda other: other.cell.conditions.key)
     found = []
     for record in records:
-        those, mode = by_stream[record.cell.conditions.key], record.cell.conditions.mode
+        those, mode = by_stream.get(record.cell.conditions.key), record.cell.conditions.mode
         if those:
             found.append((record, next((other for other in those if other.cell.conditions.mode == mode), those[0])))
     return found

@@ -13,7 +13,6 @@ from functools import cache
 from tta_bench import plugins
 from tta_bench.errors import UserError
 from tta_bench.identity.code import code_hash, harness_hash
-from tta_bench.plugins import Group
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 
@@ -51,7 +50,7 @@ def _has_installed_data(cell: Cell) -> bool:
 
 @cache
 def _method_code(method: str) -> str:
-    methods = Group("method", plugins.claims("method"))  # not the registry, which is for those who have torch
+    methods = plugins.group("method")  # not the registry, which is for those who have torch
     try:
         return code_hash(methods.entry(method).module, methods.packages())
     except UserError:  # not installed here, or claimed by two packages

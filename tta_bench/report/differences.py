@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError, did_you_mean
+from tta_bench.measure.student import sign_test
 from tta_bench.notes import Note, info, warning
 from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 from tta_bench.report import names
 from tta_bench.report.costs import paired
+from tta_bench.report.grouping import grouped
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
-from tta_bench.report.stats import Blocks, Estimate, Stream, by_task, estimate, holm, images_won, mcnemar
+from tta_bench.report.stats import Blocks, Estimate, Stream, estimate, holm, images_won
 from tta_bench.report.values import Table, Value
 
 ALPHA = 0.05
@@ -33,7 +35,7 @@ class TaskDifference:
     estimate: Estimate
     only_b: int  # images that b gets right more often
     only_a: int
-    p: float  # McNemar's
+    p: float  # McNemar's, exact and two-sided: are the images that only one gets right split evenly?
     holm: float  # the same, adjusted for the number of tasks
 
     @property
@@ -94,9 +96,9 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
 def of_streams(a: str, b: str, found: Sequence[tuple[float, float, Stream]], notes: Sequence[Note] = ()) -> Difference:
     """Compare two rows, given the accuracies of both on each stream."""
     blocks = [Blocks(stream) for _, _, stream in found]
-    tasks = by_task([stream for _, _, stream in found])
+    tasks = grouped((stream for _, _, stream in found), lambda stream: stream.task)
     won = {task: images_won(streams) for task, streams in tasks.items()}
-    p = {task: mcnemar(*counts) for task, counts in won.items()}
+    p = {task: sign_test(*counts) for task, counts in won.items()}
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
     done = [
         TaskDifference(

@@ -16,6 +16,7 @@ from tta_bench.records.record import Record
 from tta_bench.report import choose
 from tta_bench.report.column import Column, Line, at
 from tta_bench.report.columns import COLUMNS
+from tta_bench.report.grouping import grouped
 from tta_bench.report.metrics import metric_columns
 from tta_bench.report.rows import Comparison, by_table, compare
 from tta_bench.report.runs import Runs
@@ -138,9 +139,7 @@ def _comparisons(runs: Runs, wanted: Collection[int]) -> list[Comparison]:
         for group in sorted(choose.groups(records), key=lambda group: group.limit is not None):
             own = [record for record in group.records if id(record) not in placed]
             placed |= {id(record) for record in own}
-            by_model: dict[str, list[Record]] = {}
-            for record in own:
-                by_model.setdefault(record.cell.spec.model, []).append(record)
+            by_model = grouped(own, lambda record: record.cell.spec.model)
             found += [compare(those) for those in by_model.values() if any(id(one) in wanted for one in those)]
     return found
 

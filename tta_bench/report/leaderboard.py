@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from tta_bench.errors import UserError
 from tta_bench.notes import Note, info
-from tta_bench.records.conditions import StreamKey
-from tta_bench.records.record import Record
 from tta_bench.report.column import Context, Line, entries
 from tta_bench.report.columns import columns_at
 from tta_bench.report.differences import make_stream
+from tta_bench.report.grouping import grouped
 from tta_bench.report.render import csv_lines
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
@@ -87,13 +86,10 @@ def ranking(comparison: Comparison, close: Close = NO_MARKS) -> Table:
 
 def not_distinguishable(rows: Sequence[Row], runs: Runs) -> set[str]:
     """Labels of rows whose mean difference from the first, over all streams that both have, may be chance."""
-    by_stream: dict[StreamKey, list[tuple[str, Record]]] = defaultdict(list)
-    for row in rows:
-        for record in row.done:
-            by_stream[record.cell.conditions.key].append((row.label, record))
+    done = [(row.label, record) for row in rows for record in row.done]
     blocks: dict[str, list[Blocks]] = defaultdict(list)
     best = rows[0].label
-    for records in by_stream.values():
+    for records in grouped(done, lambda pair: pair[1].cell.conditions.key).values():
         correct = {label: runs.correct(record.cell) for label, record in records}
         if best in correct:
             for label, record in records:

@@ -17,6 +17,7 @@ from tta_bench.records.live import WAITS
 from tta_bench.records.record import Record
 from tta_bench.report.comparable import require_comparable, shipped_suite, table_of
 from tta_bench.report.current import is_ahead, newest_data, newest_method, recency
+from tta_bench.report.grouping import grouped
 
 if TYPE_CHECKING:
     from tta_bench.report.column import Column
@@ -79,10 +80,7 @@ class Comparison:
 
 def by_table(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records of several runs, sorted into the tables that they make."""
-    found: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        found[table_of(record.cell)].append(record)
-    return dict(found)
+    return grouped(records, lambda record: table_of(record.cell))
 
 
 def limit_of(records: Iterable[Record]) -> int | None:
@@ -95,10 +93,7 @@ def compare(records: Iterable[Record]) -> Comparison:
     if not records:
         raise UserError("no records to report: run `tta-bench run` first")
     require_comparable(records)
-    by_row: dict[Hashable, list[Record]] = defaultdict(list)
-    for record in records:
-        by_row[record.label, _identity(record.cell)].append(record)
-    groups = list(by_row.values())
+    groups = list(grouped(records, lambda record: (record.label, _identity(record.cell))).values())
     rows = tuple(Row(label, tuple(group)) for label, group in zip(_labels(groups), groups, strict=True))
     _refuse_twice(rows)
     first, limit = records[0].cell, limit_of(records)
@@ -185,13 +180,11 @@ def _data_code(cell: Cell) -> tuple[int, str, str, str]:
 def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
     """The rows' labels; where two rows share one, with the settings in which they differ."""
     records = [max(group, key=recency) for group in groups]
-    twins: dict[str, list[Cell]] = defaultdict(list)
-    for record in records:
-        twins[record.label].append(record.cell)
+    twins = grouped(records, lambda record: record.label)
     labels, everywhere = [], common_mode(records)
     for record in records:
         marks = _speed_marks(record.cell) if everywhere is None else []
-        extra = [*differing(record.cell, twins[record.label]), *marks]
+        extra = [*differing(record.cell, [twin.cell for twin in twins[record.label]]), *marks]
         labels.append(f"{record.label} ({', '.join(extra)})" if extra else record.label)
     return labels
 
@@ -245,12 +238,10 @@ def _refuse_twice(rows: Sequence[Row]) -> None:
 
 def _versions(rows: Sequence[Row]) -> list[Note]:
     """A warning if not all rows were made by the same version of the harness."""
-    made: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        made[row.first.cell.found.harness].append(row.label)
+    made = grouped(rows, lambda row: row.first.cell.found.harness)
     if len(made) < 2:
         return []
-    parts = [f"{', '.join(labels)} by {harness}" for harness, labels in made.items()]
+    parts = [f"{', '.join(row.label for row in those)} by {harness}" for harness, those in made.items()]
     return [warning(f"made by different versions of tta-bench: {'; '.join(parts)}.")]
 
 

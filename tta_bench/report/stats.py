@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tta_bench.data.seeding import seed_of
 from tta_bench.measure.ratio import small_sample_factor
-from tta_bench.measure.student import sign_test, t_below, t_quantile
+from tta_bench.measure.student import t_below, t_quantile
 from tta_bench.report.autocorrelation import Spread, block_length, block_sums, levelled, spread_of_sum
 
 LEVEL = 0.95
@@ -153,11 +153,6 @@ def images_won(streams: Sequence[Stream]) -> tuple[int, int]:
     return int((total > 0).sum()), int((total < 0).sum())
 
 
-def mcnemar(only_b: int, only_a: int) -> float:
-    """Exact two-sided p of McNemar's test: are the images that only one gets right split evenly?"""
-    return sign_test(only_b, only_a)
-
-
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's adjusted p values: below 0.05 holds for all of them together."""
     adjusted, running = [0.0] * len(p), 0.0
@@ -165,10 +160,3 @@ def holm(p: Sequence[float]) -> list[float]:
         running = max(running, min(1.0, (len(p) - rank) * p[i]))
         adjusted[i] = running
     return adjusted
-
-
-def by_task(streams: Sequence[Stream]) -> dict[str, list[Stream]]:
-    found: dict[str, list[Stream]] = defaultdict(list)
-    for stream in streams:
-        found[stream.task].append(stream)
-    return dict(found)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tta_bench.notes import Level, Note, info, warning
 from tta_bench.papers.baseline import own_table
 from tta_bench.records.record import Record
-from tta_bench.report import names, orders, stress
+from tta_bench.report import names, orders, streams, stress
 from tta_bench.report.column import Column, Context, Place, entries
 from tta_bench.report.columns import columns_at
 from tta_bench.report.comparable import shipped_suite
@@ -110,6 +110,19 @@ def orders_table(comparison: Comparison) -> Table:
     """One line per row; numbers only where it is done in every order: the one that is missing may be the worst."""
     notes = (*comparison.notes, info(orders.NOTE))
     return _of_columns("orders", f"{orders.count(comparison)} orders", Context(comparison), notes, failed=NONE)
+
+
+def streams_table(comparison: Comparison, runs: Runs) -> dict[str, Table]:
+    """What composed streams are asked besides accuracy, in the columns that some row has; empty for other streams."""
+    if not streams.are_composed(comparison):
+        return {}
+    notes = (*comparison.notes, *map(info, streams.notes(comparison)))
+    table = _of_columns("streams", "streams", Context(comparison, runs), notes)
+    shown = [
+        i for i in range(len(table.columns)) if any(str(values[i]) not in (NONE, FAILED) for _, values in table.rows)
+    ]
+    rows = tuple((label, tuple(values[i] for i in shown)) for label, values in table.rows)
+    return {"streams": replace(table, columns=tuple(table.columns[i] for i in shown), rows=rows)}
 
 
 def _of_columns(place: Place, title: str, context: Context, notes: tuple[Note, ...], failed: str = FAILED) -> Table:

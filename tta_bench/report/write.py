@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError
 from tta_bench.files import folder_below, write_whole
 from tta_bench.measure.correlation import correlation
 from tta_bench.notes import Note, info
@@ -21,7 +21,7 @@ from tta_bench.report.paper import no_table, paper_table
 from tta_bench.report.rows import Comparison
 from tta_bench.report.runs import Runs
 from tta_bench.report.stress import class_table, collapse_notes
-from tta_bench.report.tables import layout, orders_table, stress_table
+from tta_bench.report.tables import layout, orders_table, streams_table, stress_table
 from tta_bench.report.values import Table
 from tta_bench.streams.scenarios import SCENARIOS
 
@@ -46,10 +46,9 @@ def report_runs(
     `paper` puts published numbers beside the measured ones: a paper's name or folder, or "" for the suite's own.
     `metrics` are names of installed metrics, each a column of every table.
     """
-    check_formats(formats)
     written = []
     for comparison in (with_metrics(_with_notes(one, runs), runs, metrics) for one in found):
-        tables = layout(comparison)
+        tables = layout(comparison) | streams_table(comparison, runs)
         if stress:
             tables |= {"stress": stress_table(comparison, runs), "classes": class_table(comparison, runs)}
         if stress or orders:
@@ -86,13 +85,6 @@ def write_sweep(records: Sequence[Record], axis: str, folder: Path, console: Con
     table = sweep.table(sweep.points(records, axis), axis)
     render.show(table, console)
     return _write(folder, {"sweep.md": render.markdown(table), "sweep.csv": render.csv_text(table)})
-
-
-def check_formats(formats: Sequence[str]) -> None:
-    """Refuse an unknown format."""
-    for name in formats:
-        if name not in FORMATS:
-            raise UserError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")
 
 
 def check_folder(folder: Path) -> None:

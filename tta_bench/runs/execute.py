@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 import traceback
@@ -64,6 +66,14 @@ def run_left(specs: Sequence[CellSpec], binder: Binder, store: Store, watcher: W
     return records
 
 
+def _learned(store: Store, site: Site) -> Path:
+    """Where what methods learn from source images is kept: with --cache for all runs that have these packages."""
+    if site.cache is None:
+        return store.prepared
+    packages = json.dumps(environment.versions(), sort_keys=True)
+    return site.cache / "prepared" / hashlib.sha256(packages.encode()).hexdigest()[:16]
+
+
 class Cells:
     """The cells of one folder, run on one site."""
 
@@ -74,7 +84,7 @@ class Cells:
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
         self._alarms = Alarms(store, watcher)
-        self._prepared = Prepared(store.prepared)
+        self._prepared = Prepared(_learned(store, binder.site))
 
     def find_or_run(self, spec: CellSpec, require: Callable[[Cell], None] = lambda cell: None) -> Record | None:
         """Find a cell, or run and save it; the watcher hears which. None while another process runs it.

@@ -11,7 +11,9 @@ from tta_bench.checked.options import option, read_all
 from tta_bench.errors import UserError
 
 _READERS = "processes that read images (default: one per core, if images are on disk)"
-_CACHE = "cache decoded images here, so that later methods load faster"
+_CACHE = (
+    "keep decoded images here, and what methods learn from source images, so that later methods and runs start faster"
+)
 _DATA_ROOT = "folder that holds the datasets (default: {default}; $TTA_BENCH_DATA changes it)"
 _TIME_LIMIT = (
     "longest time for one cell, as 90s, 30m or 2h "

@@ -17,6 +17,7 @@ from tta_bench.errors import UserError, did_you_mean, third_party
 from tta_bench.plugins import Group
 from tta_bench.streams.axes import domains, labels, prior, running
 from tta_bench.streams.axes.base import AXES, Choice, Names, Segment
+from tta_bench.streams.axes.markov import Markov
 from tta_bench.streams.presets import presets
 from tta_bench.streams.scenarios import SCENARIOS, Material, Plan, Running, Scenario
 
@@ -37,7 +38,7 @@ OWN: dict[str, type[Choice]] = {
         *(domains.Alone, domains.OneByOne, domains.Together, domains.RisingAlone, domains.RisingOneByOne),
         *(domains.Dynamic, domains.DynamicUniform, domains.TaskOrder, domains.Laps, domains.Clean, domains.Remember),
         *(prior.Exponential, prior.Zipf),
-        *(labels.Shuffled, labels.Stored, labels.Classes, labels.ImbalancedDraws, labels.Dirichlet),
+        *(labels.Shuffled, labels.Stored, labels.Classes, labels.ImbalancedDraws, labels.Dirichlet, Markov),
         *(running.SameDraw, running.Cut, running.Reset, running.Freeze),
     )
 }
@@ -167,8 +168,11 @@ class Composition(Scenario):
             raise UserError(f"{self.on('clean').word} requires continual ({self.name})")
         if self._probed and (self.on("freeze") or policy not in (running.TASK, running.NEVER)):
             raise UserError(f"remember is a probe between tasks: omit freeze and resets by batches ({self.name})")
-        if isinstance(self.domains, domains.Together) and (self.on("cut") or policy == running.TASK):
+        is_mixed = isinstance(self.domains, domains.Together)
+        if is_mixed and (self.on("cut") or policy == running.TASK):
             raise UserError(f"mixed tasks have no borders at which to cut or to reset ({self.name})")
+        if is_mixed and self.on("order") and not isinstance(self.on("labels"), Markov):
+            raise UserError(f"mixed tasks have no order, except with markov: omit {self.on('order')} ({self.name})")
         if self.on("freeze") and policy not in (running.TASK, running.NEVER):
             raise UserError(f"a frozen method cannot be reset: choose freeze or reset ({self.name})")
         if self.on("freeze") and not alone and policy == running.TASK:
@@ -281,7 +285,7 @@ class Composition(Scenario):
             segments = [segment._replace(names=(*names, "same")) for segment in segments]
         rule = self.on("labels", _labels_plain())
         ordered = self.domains.join([rule.arrange(segment, labels) for segment in segments], names)
-        return [piece for one in ordered for piece in (one, clean)] if clean is not None and self._probed else ordered
+        return self.on("clean").between(ordered, clean) if clean is not None and self._probed else ordered
 
 
 def _labels_plain() -> labels.Shuffled:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tta_bench.board.site.gather import Run, RunRow
 from tta_bench.board.submission import Entry, Package, Submission
 from tta_bench.errors import UserError
+from tta_bench.report.grouping import grouped
 from tta_bench.suites.suite import library
 
 DIVISIONS = ("closed", "open")
@@ -74,9 +75,7 @@ def slug(text: str) -> str:
 def suite_boards(submissions: Sequence[Submission], runs: Sequence[Run]) -> list[SuiteBoard]:
     """One for each suite, by name."""
     entries = {submission.id: submission.entry for submission in submissions}
-    by_suite: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        by_suite[run.suite].append(run)
+    by_suite = grouped(runs, lambda run: run.suite)
     return [_board(name, by_suite[name], entries) for name in sorted(by_suite)]
 
 

@@ -38,6 +38,7 @@ class Segment(NamedTuple):
     positions: Ints  # in the joined parts
     names: Names
     is_shuffled: bool = False  # already in random order
+    tasks: Ints | None = None  # the place of each position's task in the order of tasks; None: one task
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tta_bench.checked.options import option
-from tta_bench.checked.readers import BadValue, positive, ratio
+from tta_bench.checked.readers import BadValue, positive, ratio, whole
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, some
 from tta_bench.streams.axes.base import Choice, Names, Segment
@@ -65,7 +65,8 @@ class Together(Domains):
     def segments(self, parts: Sequence[Ints], tasks: Sequence[int], names: Names) -> list[Segment]:
         import numpy as np
 
-        return [Segment(np.concatenate(parts), names)]
+        place = np.argsort(tasks)
+        return [Segment(np.concatenate(parts), names, tasks=np.repeat(place, [len(part) for part in parts]))]
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,17 @@ class Remember(Choice):
     about = "before the first task and after each, the method predicts N clean images without adapting (a probe)"
 
     images: int = option(None, "N", positive, metavar="256")
+    every: int = option(0, "also after so many images of a task, a multiple of the batch size; 0: not within", whole)
+
+    def between(self, pieces: Sequence[Ints], clean: Ints) -> list[Ints]:
+        """The pieces of a lap with the probe after each, or after each `every` images."""
+        import numpy as np
+
+        found: list[Ints] = []
+        for one in pieces:
+            step = self.every or len(one) + 1
+            found += [part for own in np.split(one, range(step, len(one), step)) for part in (own, clean)]
+        return found
 
 
 @dataclass(frozen=True)

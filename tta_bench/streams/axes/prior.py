@@ -45,6 +45,7 @@ class Exponential(Prior):
     def keep(self, labels: Ints, names: Names) -> Ints:
         import numpy as np
 
+        from tta_bench.data.occurrences import earlier
         from tta_bench.data.seeding import permutation
 
         mixed = permutation(len(labels), *names, self.word)
@@ -54,9 +55,7 @@ class Exponential(Prior):
         wanted = np.floor(counts.max() * self.factor**-steps + 1e-9).astype(np.int64)
         if self.head == "random":
             wanted = wanted[permutation(len(counts), *names, self.word, "classes")]
-        by_class = np.argsort(number, kind="stable")
-        place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.sort(mixed[by_class[place < np.repeat(wanted, counts)]])
+        return np.sort(mixed[earlier(number) < wanted[number]])
 
 
 @dataclass(frozen=True)
