@@ -17,11 +17,10 @@ from tta_bench.preflight.results import CheckResult, CheckResults
 from tta_bench.preflight.trial import BATCH, BATCHES, try_out
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.bind import Binder, refuse_many_models
-from tta_bench.runs.clock import lives
 from tta_bench.runs.found import model_name
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site, refuse_unwritable_cache
-from tta_bench.runs.spec import Row, refuse_unknown, refuse_unused_settings, row_of, spec_of
+from tta_bench.runs.spec import Row, in_scenario, lives, refuse_unknown, refuse_unused_settings, row_of, spec_of
 from tta_bench.suites.suite import Suite
 
 MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take half a minute on a CPU; a check of ImageNet-C should take 10 s
@@ -35,7 +34,7 @@ def check(
 
     `data` returns the results in the data, if another process checks it.
     """
-    found, binder, options = CheckResults(), Binder(site), options.for_suite(suite)
+    found, binder, options = CheckResults(), Binder(site), in_scenario(suite, options)
     device = found.note("device", lambda: binder.device, lambda d: f"{d} ({environment.device_name(d)})")
     if options.amp and device is not None:
         found.note("--amp", lambda: refuse_missing_bf16(device), lambda _: "bf16 works")

@@ -21,6 +21,7 @@ from tta_bench.measure import environment
 from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import Conditions
+from tta_bench.records.locks import Try
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import HERE, WORKER, Measured, Record
 from tta_bench.records.spec import CellSpec
@@ -76,8 +77,9 @@ def _learned(store: Store, site: Site) -> Path:
 class Cells:
     """The cells of one folder, run on one site."""
 
-    def __init__(self, binder: Binder, store: Store, watcher: Watcher) -> None:
-        self._binder, self._store, self._watcher = binder, store, watcher
+    def __init__(self, binder: Binder, store: Store, watcher: Watcher, who: Try | None = None) -> None:
+        """A worker says `who` it is: the cells that it starts are noted."""
+        self._binder, self._store, self._watcher, self._who = binder, store, watcher, who
         self._known = KeyCache(store.known, binder.site)
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
@@ -96,6 +98,8 @@ class Cells:
             record = self._find(work.cell, is_ours)
             is_new = record is None and is_ours
             if is_new:
+                if self._who:
+                    self._store.note_try(work.cell.identity, self._who)
                 self._watcher.on_start(spec, len(work.stream.order))
                 record = self._store.save(*self._run(work))
                 self._source_seconds.add(record)
