@@ -125,15 +125,11 @@ def _curves(record: Record, predictions: Predictions) -> dict[str, Series]:
     ends = curves.batch_ends(record)
     sizes = np.diff(ends, prepend=0)
     milliseconds = 1000 * np.asarray(record.measured.batch_seconds) / sizes
-
-    def mean(values: NDArray[Any]) -> NDArray[np.float64]:
-        return np.add.reduceat(values.astype(np.float64), ends - sizes) / sizes
-
     found = {
-        "running_accuracy": curves.running(predictions.correct, ends),
-        "batch_accuracy": 100 * mean(predictions.correct),
-        "confidence": mean(predictions.confidence),
-        "entropy": mean(predictions.entropy),
+        "running_accuracy": curves.running(predictions, ends),
+        "batch_accuracy": 100 * curves.by_batch(predictions, predictions.correct, ends),
+        "confidence": curves.by_batch(predictions, predictions.confidence, ends),
+        "entropy": curves.by_batch(predictions, predictions.entropy, ends),
         "adapt_ms_per_image": np.where(milliseconds > 0, milliseconds, np.nan),
     }
     return {name: _series(ends, values) for name, values in found.items()}
