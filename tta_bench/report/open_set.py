@@ -105,14 +105,14 @@ def _in_and_out(found: Predictions) -> tuple[np.ndarray, np.ndarray]:
 AUROC_CORRECT = Metric(
     lambda found, _: 100 * open_set.auroc(*_in_and_out(found)),
     "AUROC correct %",
-    "right answers against wrong ones and unknown classes (COME), by the method's own score or the maximum softmax",
+    "right answers against wrong ones and unknown classes (Zhang et al., 2025), by the method's own score or the maximum softmax",
     digits=1,
     better="higher",
 )
 FPR95_CORRECT = Metric(
     lambda found, _: 100 * open_set.fpr95(*_in_and_out(found)),
     "FPR95 correct %",
-    "share of wrong answers and unknown classes accepted where 95 % of the right answers are (COME)",
+    "share of wrong answers and unknown classes accepted where 95 % of the right answers are (Zhang et al., 2025)",
     digits=1,
     better="lower",
 )
