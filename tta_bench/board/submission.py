@@ -193,7 +193,7 @@ def write_entry(entry: Entry, file: Path) -> None:
 
     content = msgspec.to_builtins(entry)
     validate.read(Entry, content, str(file))  # not only what was read is written
-    short = {f.name: content[f.name] for f in fields(entry) if getattr(entry, f.name) != validate.default(f)}
+    short = {f.name: content[f.name] for f in fields(entry) if getattr(entry, f.name) != validate.default_of(f)}
     text = yaml.safe_dump(short, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
     try:
         write_whole(file, f"# Keys: tta-bench board schema. How to submit: docs/board.md\n{text}".encode())

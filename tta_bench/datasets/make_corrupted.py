@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -211,27 +211,28 @@ def _parts(out: Path) -> Iterator[Path]:
 def _in_processes(plan: Plan, images: Sequence[Path], parts: Path, workers: int) -> Iterator[Made]:
     size = max(1, FILES_PER_CHUNK // plan.files_per_image)
     chunks = iter([images[i : i + size] for i in range(0, len(images), size)])
-    # Spawn, not fork: a progress bar's thread may hold a lock.
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    try:
+    with worker_pool(workers) as pool:
         with interrupts_held():  # workers that start here never get a Ctrl-C: they finish their chunk
             waiting = {pool.submit(_make_chunk, plan, chunk, parts) for chunk in islice(chunks, 2 * workers)}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
-                yield from _outcomes(future)
+                yield from future.result()
                 waiting |= {pool.submit(_make_chunk, plan, chunk, parts) for chunk in islice(chunks, 1)}
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
-def _outcomes(future: Future[list[Made]]) -> list[Made]:
+@contextmanager
+def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Spawned, not forked, because a progress bar's thread may hold a lock; a killed one is a UserError."""
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
-        return future.result()
+        yield pool
     except BrokenProcessPool as error:
         raise UserError(
             "a worker process was killed, perhaps out of memory: run the same command again with fewer --workers"
         ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _make_chunk(plan: Plan, chunk: Sequence[Path], parts: Path) -> list[Made]:

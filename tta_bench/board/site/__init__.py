@@ -20,6 +20,7 @@ from tta_bench.board.submission import FILE, RUN, Submission, read_board
 from tta_bench.errors import UserError
 from tta_bench.report import page
 from tta_bench.report.metrics import metric_columns
+from tta_bench.report.page import templates
 from tta_bench.report.runs import Runs
 
 MARK = ".tta-bench-board"  # in every site, so that a build replaces no other folder
@@ -91,7 +92,7 @@ def _write(site: Path, name: str, content: bytes) -> int:
 
 def _assets() -> Iterator[tuple[str, bytes]]:
     drawing, own = [page.text_of(name) for name in page.DRAWING], [text_of(name) for name in SCRIPTS]
-    yield "site.js", ("(() => {\n" + "\n".join([*drawing, *own]) + "})();\n").encode()
+    yield "site.js", templates.in_one_scope("\n".join([*drawing, *own])).encode()
     yield "early.js", text_of("early.js").encode()
     yield "site.css", (page.text_of("page.css") + text_of("site.css")).encode()
     yield MARK, b""
