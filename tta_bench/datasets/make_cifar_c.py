@@ -24,7 +24,7 @@ from tta_bench.datasets.cifar_c import severities_made
 from tta_bench.datasets.make_corrupted import check_corruptions, worker_pool
 from tta_bench.datasets.on_disk import MADE
 from tta_bench.errors import UserError
-from tta_bench.files import write_whole
+from tta_bench.files import write_whole, writing
 from tta_bench.identity.code import code_hash
 from tta_bench.system import interrupts_held
 
@@ -83,18 +83,14 @@ def _prepare(plan: CifarPlan, clean: cifar.CleanImages) -> None:
         raise UserError(
             f"--out {plan.out} was made with severities {severities} or by another version: choose another --out"
         )
-    try:
+    with writing(f"--out {plan.out}", ": choose another --out"):
         plan.out.mkdir(parents=True, exist_ok=True)
         write_whole(note, json.dumps(made, indent=1).encode() + b"\n")
-    except OSError as error:
-        raise UserError(f"--out {plan.out} cannot be written ({error.strerror}): choose another --out") from error
     _save(plan.out / "labels.npy", np.tile(clean.labels, len(SEVERITIES)))
 
 
 def _save(path: Path, array: NDArray[np.generic]) -> None:
     content = io.BytesIO()
     np.save(content, array)
-    try:
+    with writing(path):
         write_whole(path, content.getvalue())
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror})") from error

@@ -36,7 +36,7 @@ from tta_bench.datasets.listing import list_classes
 from tta_bench.datasets.on_disk import MADE, UNFINISHED
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError, require_known, some
-from tta_bench.files import write_whole
+from tta_bench.files import write_whole, writing
 from tta_bench.identity.code import code_hash
 from tta_bench.system import interrupts_held
 
@@ -137,12 +137,10 @@ def make_one(plan: Plan, path: Path, parts: Path) -> Made:
     part = parts / f"{os.getpid()}.JPEG"
     for corruption, severity, target in missing:
         worse = corrupt(image, corruption, severity, image_id=f"{wnid}/{path.stem}", scale="large")
-        try:
+        with writing(target):
             Image.fromarray(worse).save(part, "JPEG", quality=QUALITY, optimize=True)
             target.parent.mkdir(parents=True, exist_ok=True)
             part.replace(target)
-        except OSError as error:
-            raise UserError(f"{target} cannot be written: {error.strerror or error}") from error
     return Made(path, written=len(missing), kept=len(targets) - len(missing))
 
 
@@ -195,13 +193,11 @@ def refuse_other_make(out: Path) -> None:
 @contextmanager
 def _parts(out: Path) -> Iterator[Path]:
     """A folder for unfinished files on the same disk, removed at the end with those of killed processes."""
-    try:
+    with writing(f"--out {out}", ": choose another --out"):
         for old in out.glob(".parts-*"):
             if time.time() - old.stat().st_mtime > FORGOTTEN:
                 shutil.rmtree(old, ignore_errors=True)
         parts = Path(tempfile.mkdtemp(prefix=".parts-", dir=out))
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written: {error.strerror}: choose another --out") from error
     try:
         yield parts
     finally:

@@ -18,6 +18,7 @@ from tta_bench.board.site.pages import pages, text_of
 from tta_bench.board.site.suites import suite_boards
 from tta_bench.board.submission import FILE, RUN, Submission, read_board
 from tta_bench.errors import UserError
+from tta_bench.files import writing
 from tta_bench.report import page
 from tta_bench.report.metrics import metric_columns
 from tta_bench.report.page import templates
@@ -55,7 +56,7 @@ def build(board: Path, out: Path, title: str = "TTA board", metrics: Sequence[st
     _refuse_other(out)
     columns, _ = metric_columns(metrics, [], Runs([]))  # refuses an unknown one first
     boards = suite_boards(submissions, gather_runs(submissions, metrics))
-    try:
+    with writing(f"--out {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as home:
             site = Path(home) / "site"
@@ -70,8 +71,6 @@ def build(board: Path, out: Path, title: str = "TTA board", metrics: Sequence[st
             if out.exists():
                 shutil.rmtree(out)
             site.rename(out)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot be written ({error.strerror or error})") from error
     return Built(len(submissions), len(boards), len(sizes), max(sizes))
 
 
