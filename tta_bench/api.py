@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from tta_bench import registry
 from tta_bench.engines.start import start
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, did_you_mean
 from tta_bench.published import results as published
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -27,7 +27,7 @@ from tta_bench.report.display import Display
 from tta_bench.report.rows import Comparison, compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.tables import accuracy_table, time_table
-from tta_bench.runs.options import NAMES, Methods, RunOptions, errors_name_keywords, scenario_settings
+from tta_bench.runs.options import KNOWN, NAMES, Methods, RunOptions, errors_name_keywords, scenario_settings
 from tta_bench.runs.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ def run(*args: Any, **given: Any) -> Results:
     given |= dict(zip(("methods", "suite"), args, strict=False))
     watcher = given.pop("watcher", None) or Watcher()
     with errors_name_keywords():
+        for name in given:
+            if name not in KNOWN:
+                raise UserError(f"run has no option '{name}'{did_you_mean(name, KNOWN)}")
         labels, rows = _rows(given.get("methods") or ())
         options = RunOptions.of({**given, "methods": labels})
         for label, settings in options.overrides.items():

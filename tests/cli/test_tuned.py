@@ -14,7 +14,8 @@ from tta_bench.errors import UserError
 from tta_bench.records.store import Store
 from tta_bench.runs import tuned
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.tuned import Trial, Tuned, choose, with_tuned
+from tta_bench.runs.spec import resolve
+from tta_bench.runs.tuned import Trial, Tuned, choose
 from tta_bench.suites import suite
 
 CONDITIONS: dict[str, Any] = {
@@ -89,24 +90,25 @@ def test_nothing_is_chosen_if_all_failed() -> None:
 
 
 def test_a_setting_on_the_command_line_wins_and_is_not_called_chosen(tmp_path: Path) -> None:
-    file, target = tmp_path / "settings.yaml", suite.load("digits-c-5")
+    file = tmp_path / "settings.yaml"
     tuned.add(file, "tent", found((0.1, 60.0)))
-    options, chosen = with_tuned(RunOptions(methods=("source", "tent"), settings=file), target)
+    asked = RunOptions(suite="digits-c-5", methods=("source", "tent"), settings=file)
+    _, options, chosen = resolve(asked)
     assert options.overrides == {"tent": {"lr": 0.1}}
-    assert chosen["tent"].startswith(
+    assert chosen["tent (lr=0.1)"].startswith(
         "tent (lr=0.1): settings chosen on digits-c-holdout (spatter, saturate; seeds 0, 1)"
     )
-    options, chosen = with_tuned(RunOptions(methods=("tent",), set={"tent": {"lr": 0.7}}, settings=file), target)
+    _, options, chosen = resolve(replace(asked, methods=("tent",), set={"tent": {"lr": 0.7}}))
     assert (options.overrides, chosen) == ({"tent": {"lr": 0.7}}, {})
 
 
 def test_settings_chosen_on_the_scored_tasks_are_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     tuned.add(file, "tent", found((0.1, 60.0), tasks=("fog", "spatter")))
-    said = with_tuned(RunOptions(settings=file), suite.load("digits-c-5"))[1]["tent"]
+    said = resolve(RunOptions(suite="digits-c-5", settings=file))[2]["tent (lr=0.1)"]
     assert said.startswith("WARNING tent (lr=0.1): settings chosen on ")
     assert said.endswith("This table scores fog too.")
-    elsewhere = with_tuned(RunOptions(settings=file), suite.load("digit-pairs-c-5"))[1]["tent"]
+    elsewhere = resolve(RunOptions(suite="digit-pairs-c-5", settings=file))[2]["tent (lr=0.1)"]
     assert not elsewhere.startswith("WARNING"), "other images"
 
 

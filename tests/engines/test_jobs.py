@@ -5,25 +5,27 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.engines import (
+    entry_of,
     failed,
     leave_try,
     made,
     make_entry,
     make_job,
+    make_spec,
     make_specs,
     save_made,
 )
 from tests.support.records import changed, make_cell
 from tta_bench.cli.main import main
 from tta_bench.engines.alive import Life, Sign
-from tta_bench.engines.job import Expected, JobFolder
+from tta_bench.engines.job import JobFolder
 from tta_bench.engines.queue import Queue
 from tta_bench.engines.status import status
 from tta_bench.errors import UserError
@@ -37,10 +39,10 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_a_job_survives_its_file(store: Store) -> None:
-    job = replace(make_job("local", 2), site=Site(cache=Path("/c")).to_json(), in_seconds=True)
-    folder = JobFolder.create(store, job)
-    assert folder.read() == job
-    assert folder.read().place == Site(cache=Path("/c"))
+    job = replace(make_job("local", 2), site=asdict(Site(cache=Path("/c"))), in_seconds=True)
+    read = JobFolder.create(store, job).read()
+    assert replace(read, site=job.site) == job
+    assert read.place == Site(cache=Path("/c"))
 
 
 def test_a_wrong_job_is_one_line(store: Store) -> None:
@@ -119,13 +121,13 @@ def test_the_end_of_a_long_log_is_shown(store: Store) -> None:
 )
 def test_a_mismatch_says_what_differs(changes: dict[str, Any], what: str) -> None:
     with pytest.raises(UserError) as raised:
-        Expected.of(make_cell("tent")).require(make_cell("tent", **changes))
+        entry_of(make_cell("tent")).require(make_cell("tent", **changes))
     fix = "install the same versions and data there"
     assert str(raised.value) == f"{socket.gethostname()} has other {what} than the machine of `tta-bench run`: {fix}"
 
 
 def test_another_device_is_no_mismatch() -> None:
-    Expected.of(make_cell("tent")).require(make_cell("tent", device="cuda"))
+    entry_of(make_cell("tent")).require(make_cell("tent", device="cuda"))
 
 
 def test_workers_start_with_different_cells(store: Store) -> None:
@@ -176,7 +178,7 @@ def test_a_job_names_no_file_outside_its_folder(store: Store) -> None:
     folder = JobFolder.create(store, make_job())
     file = folder.path / "job.json"
     content = json.loads(file.read_text())
-    content["cells"][0]["expected"]["identity"] = "../../x"
+    content["cells"][0]["identity"] = "../../x"
     file.write_text(json.dumps(content))
     with pytest.raises(UserError, match="identity: expected a hash of 64 hexadecimal digits, got '../../x'"):
         folder.read()
@@ -188,7 +190,7 @@ def test_a_link_in_a_strangers_folder_is_not_written_through(name: str, store: S
     target = tmp_path / "precious"
     target.write_text("mine")
     store.claims.mkdir()
-    link = folder.life_file(0) if name == "0.json" else store.tries_file(entry.expected.identity)
+    link = folder.life_file(0) if name == "0.json" else store.tries_file(entry.identity)
     link.symlink_to(target)
     with pytest.raises(UserError, match="cannot be written"):
         Sign(folder.life_file(0)).show() if name == "0.json" else leave_try(store, entry)
@@ -205,10 +207,10 @@ def test_a_damaged_file_of_a_worker_is_skipped(content: str, tmp_path: Path) -> 
 
 def test_a_worker_writes_over_what_it_said_before(tmp_path: Path) -> None:
     sign = Sign(tmp_path / "0.json")
-    sign.warn("a long warning " * 20)
-    sign.begin("a", 100)
+    sign.on_warning("a long warning " * 20)
+    sign.on_start(make_spec(), 100)
     sign.show(warnings=[])
-    sign.end(is_new=True)
+    sign.on_record(made(make_spec()), is_new=True)
     found = Life.read(tmp_path / "0.json")
     assert (found.spec, found.of, found.done, found.warnings, found.pid) == ("", 100, 1, [], os.getpid())
     assert (tmp_path / "0.json").read_text().count("\n") == 1

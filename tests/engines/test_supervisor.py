@@ -99,7 +99,7 @@ def test_a_cell_that_ends_workers_before_it_starts_is_given_up(store: Store) -> 
         def _live(self, job: JobFolder, index: int) -> Any:
             if specs[0].digest in {entry.spec.digest for entry in self.content.cells}:
                 tried.append(index)
-                Sign(job.life_file(index)).begin(specs[0].digest, 0)
+                Sign(job.life_file(index)).on_start(specs[0], 0)
                 job.log(index).write_text("Killed")
                 yield State("running")
                 return

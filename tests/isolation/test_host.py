@@ -18,13 +18,14 @@ from torch import Tensor, nn
 from tests.support.works import CPU, requests, works
 from tta_bench import registry
 from tta_bench.data.images import ArrayImages
+from tta_bench.engines.start import run_here
 from tta_bench.isolation.host import Work, run_cell
 from tta_bench.measure import memory
 from tta_bench.measure.cost import CostCounter
 from tta_bench.method import Method
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
-from tta_bench.runs.resume import run_specs
+from tta_bench.runs.bind import Binder
 from tta_bench.runs.watcher import Watcher
 
 
@@ -59,7 +60,8 @@ def first(small_suite: Path, *methods: str, limit: int = 64) -> Work:
 
 def records(small_suite: Path, *methods: str) -> list[Record]:
     store = Store.create(small_suite.parent / "out", "small")
-    return run_specs(requests(small_suite, methods=methods or ("source",), limit=64), CPU, store, Watcher())
+    asked = requests(small_suite, methods=methods or ("source",), limit=64)
+    return run_here(asked, {}, Binder(CPU), store, Watcher())
 
 
 def test_a_record_says_everything(small_suite: Path) -> None:

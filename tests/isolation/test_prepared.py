@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from tests.support.records import make_cell
 from tests.support.works import CPU, requests
 from tta_bench.isolation.prepared import Cost, Prepared, digest
+from tta_bench.measure import environment
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
@@ -22,11 +24,13 @@ METHODS = ("eata", "cfa", "foa-shift", "foa", "rmt")
 QUICK: dict[str, dict[str, object]] = {"foa": {"population_size": 4}, "rmt": {"warmup_steps": 3, "optimizer": "adam"}}
 
 
-def run(suite: Path, folder: Path, **choices: object) -> dict[tuple[str, str, int], Record]:
+def run(
+    suite: Path, folder: Path, *, cache: Path | None = None, **choices: object
+) -> dict[tuple[str, str, int], Record]:
     """A run that shares no memory with earlier ones, as in a new process."""
     store = Store.create(folder, "small")
     asked = requests(suite, limit=32, **choices)
-    records = run_left(asked, Binder(CPU), store, Watcher())
+    records = run_left(asked, Binder(replace(CPU, cache=cache)), store, Watcher())
     return {(spec.method, spec.name, spec.seed): records[spec.digest] for spec in asked}
 
 
@@ -55,6 +59,22 @@ def test_another_process_reads_it(small_suite: Path, tmp_path: Path) -> None:
     run(small_suite, tmp_path / "run", methods=("eata",), tasks=("brightness",))
     (record,) = run(small_suite, tmp_path / "run", methods=("eata",), tasks=("contrast",)).values()
     assert record.measured.prepared == "read"
+
+
+def test_a_cache_shares_it_between_folders(small_suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def learned(folder: str) -> str:
+        one = {"methods": ("eata",), "tasks": ("brightness",)}
+        (record,) = run(small_suite, tmp_path / folder, cache=tmp_path / "cache", **one).values()
+        assert record.status == "done"
+        return record.measured.prepared
+
+    assert [learned("first"), learned("second")] == ["learned", "read"]
+    assert not (tmp_path / "first" / "prepared").exists()
+    (kept,) = (tmp_path / "cache").rglob("*.safetensors")
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert [learned("third"), learned("fourth")] == ["learned", "read"]
+    monkeypatch.setattr(environment, "versions", lambda: {"torch": "another"})
+    assert learned("fifth") == "learned"
 
 
 @pytest.mark.parametrize("change", [{"set": {"eata": {"fisher_weight": 1.0}}}, {"batch_size": 16}])

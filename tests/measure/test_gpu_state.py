@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
+from tta_bench.isolation import child
 from tta_bench.measure import environment, memory
 from tta_bench.measure.process import open_files, process_state, restored
 from tta_bench.simulated import SimulatedGpus
@@ -55,6 +59,18 @@ def test_a_waiting_process_holds_no_unused_gpu_memory(gpus: SimulatedGpus) -> No
     environment.release(torch.device("cpu"))
     assert torch.cuda.memory_reserved(0) == 1 << 22
     environment.release(torch.device("cuda"))
+    assert torch.cuda.memory_reserved(0) == 0
+
+
+def test_a_worker_returns_memory_when_its_cell_has_ended(gpus: SimulatedGpus) -> None:
+    weights = torch.zeros(1 << 20, device="cuda")
+    del weights
+    setup = SimpleNamespace(device=torch.device("cuda"), batch_size=8)
+    said: list[Any] = []
+    connection: Any = SimpleNamespace(send_bytes=said.append, send=said.append)
+    job: Any = SimpleNamespace(setup=pickle.dumps(setup), model="no such model")
+    child._work(job, connection, 0)
+    assert len(said) == 1  # why the cell failed
     assert torch.cuda.memory_reserved(0) == 0
 
 

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.support.checkout import ROOT
+from tests.support.everything import held, same
 from tests.support.needed import needed
 from tests.support.small import model_for, small_vit, stream
 from tta_bench import Method, build_method, settings
@@ -73,21 +74,31 @@ def test_says_what_it_needs(name: str) -> None:
 
 @every_method
 def test_predicting_changes_no_later_batch(name: str) -> None:
+    """Nor anything that the method holds, so that a stream's probe leaves no trace."""
+
     def logits(predict: bool) -> list[Tensor]:
         method, found = built(name), []
         for batch in stream(last=1):
             if predict:
-                before = method.adapted_state()
+                before = held(method)
                 guess = method.predict(batch)
                 assert guess.shape == (len(batch), 10)
                 assert not guess.requires_grad
                 assert torch.equal(guess, method.predict(batch))
-                assert all(torch.equal(value, before[key]) for key, value in method.adapted_state().items())
+                assert same(before, held(method)) == []
             found.append(method.adapt(batch))
         return found
 
     for one, other in zip(logits(True), logits(False), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["tent", "rotta"])
+def test_adapting_is_seen_in_what_a_method_holds(name: str) -> None:
+    method = built(name)
+    before = held(method)
+    method.adapt(stream()[0])
+    assert same(before, held(method))
 
 
 @every_method

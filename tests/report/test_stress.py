@@ -15,6 +15,7 @@ from tests.support.cli import Cli
 from tests.support.records import changed, keep, make_failure, make_record
 from tests.support.works import CPU, requests
 from tta_bench import registry
+from tta_bench.engines.start import run_here
 from tta_bench.measure import confidence
 from tta_bench.measure.collapse import collapsed_at, signals
 from tta_bench.method import Method
@@ -25,7 +26,7 @@ from tta_bench.report.rows import compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.stress import collapse_notes
 from tta_bench.report.tables import orders_table, stress_table
-from tta_bench.runs.resume import run_specs
+from tta_bench.runs.bind import Binder
 from tta_bench.runs.watcher import Watcher
 
 LABELS = np.arange(400) % 10
@@ -265,7 +266,7 @@ def test_a_run_warns_of_a_collapse_while_the_cell_runs(small_suite: Path, tmp_pa
     watcher = Listener()
     try:
         asked = requests(small_suite, methods=("source", "falls"), tasks=("brightness",), batch_size=16, limit=20 * 16)
-        run_specs(asked, CPU, Store.create(tmp_path / "out", "small"), watcher)
+        run_here(asked, {}, Binder(CPU), Store.create(tmp_path / "out", "small"), watcher)
     finally:
         registry.installed().given.pop("falls")
     (images, warning), *later = watcher.said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import weakref
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from tests.support.works import requests, works
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets import listing, on_disk
 from tta_bench.errors import UserError
+from tta_bench.isolation.pool import Workers
 from tta_bench.models.source import SourceModel
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs import bind as binding
@@ -95,7 +96,7 @@ def test_images_that_are_no_longer_kept_are_freed(tmp_path: Path, monkeypatch: p
 def test_a_spec_from_json_binds_to_the_same_cell(small_suite: Path) -> None:
     spec = requests(small_suite, limit=32)[-1]
     site = Site(device="cpu")
-    again = bind(read_spec(spec.to_json()), Site.from_json(site.to_json()))
+    again = bind(read_spec(spec.to_json()), Site(**asdict(site)))
     assert again.cell == bind(spec, site).cell
 
 
@@ -125,8 +126,10 @@ def test_a_short_stream_builds_no_cache_of_all_images(tmp_path: Path, limit: int
 @pytest.mark.parametrize("in_process", [False, True])
 def test_a_process_whose_workers_compute_keeps_no_weights(small_suite: Path, in_process: bool) -> None:
     spec = requests(small_suite, methods=("tent",), limit=32)[0]
-    place = Binder(Site(device="cpu", in_process=in_process))
-    before = place.bind(spec)
-    place.drop_weights()
-    assert {p.device.type for p in place.model(spec).network.parameters()} == {"cpu" if in_process else "meta"}
-    assert place.bind(spec).cell == before.cell
+    site = Site(device="cpu", in_process=in_process)
+    place = Binder(site, Workers())
+    place.refuse_unfit([spec])
+    for _ in range(2):
+        assert {p.device.type for p in place.model(spec).network.parameters()} == {"cpu" if in_process else "meta"}
+        assert place.bind(spec).cell == Binder(site).bind(spec).cell
+    assert {p.device.type for p in Binder(site).model(spec).network.parameters()} == {"cpu"}

@@ -19,7 +19,6 @@ from tests.support.records import changed, changed_cell, make_cell, make_record
 from tests.support.small import stream
 from tests.support.works import CPU, requests, works
 from tta_bench import registry
-from tta_bench.cli import options
 from tta_bench.cli.main import parser
 from tta_bench.errors import CellFailed, UserError
 from tta_bench.isolation.host import run_cell
@@ -274,7 +273,7 @@ def test_a_copy_keeps_the_old_weights(name: str) -> None:
 
 def chosen(*words: str) -> list[CellSpec]:
     args = parser().parse_args(["run", "--suite", "digits-c-5", "--stream-speed", "1", "--tasks", "fog", *words])
-    return specs(suite.load(args.suite), options.of(args))
+    return specs(suite.load(args.suite), RunOptions.of(vars(args)))
 
 
 @pytest.fixture

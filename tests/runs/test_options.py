@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import tta_bench
 from tests.support.cli import Cli
 from tests.support.records import make_cell
 from tta_bench.checked.options import default_of, flag_of
-from tta_bench.cli import options
 from tta_bench.cli.main import parser
 from tta_bench.errors import UserError
 from tta_bench.records.asked import Asked
@@ -105,7 +104,7 @@ GIVEN = {
 
 def parsed(given: dict[str, str | None]) -> RunOptions:
     words = [word for name, text in given.items() for word in (flag_of(name), *([text] if text is not None else []))]
-    return options.of(parser().parse_args(["run", *words]))
+    return RunOptions.of(vars(parser().parse_args(["run", *words])))
 
 
 def test_text_and_values_give_the_same_options() -> None:
@@ -153,7 +152,7 @@ def test_requests_and_sites_get_their_options_by_name(tmp_path: Path) -> None:
     assert set(Site.__dataclass_fields__) | set(Asked.__dataclass_fields__) < set(NAMES)
     asked = RunOptions(cache=tmp_path, readers=2, time_limit=9, device="cpu", in_process=False, data_root=tmp_path)
     site = Site(cache=tmp_path, readers=2, time_limit=9, device="cpu", in_process=False, data_root=tmp_path)
-    assert asked.site == site == Site.from_json(site.to_json())
+    assert asked.site == site == Site(**asdict(site))
 
 
 BAD = [

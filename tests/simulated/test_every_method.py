@@ -21,7 +21,6 @@ def settings(name: str) -> dict[str, Any]:
     return {**QUICK.get(name, {}), **needed(name)}
 
 
-ON_EVERY_KIND = [name for name in NAMES if name < "memo"]  # the others are tried on one kind only, above
 MANY_STEPS = ("cotta", "dda", "dept-g", "foa", "memo", "note", "rmt", "sotta", "adacontrast", "tribe")
 
 
@@ -32,7 +31,7 @@ def test_every_method_does_on_a_gpu_what_it_does_on_a_cpu(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), [(n, k) for n in ON_EVERY_KIND for k in MODELS if (n, k) not in REFUSED])
+@pytest.mark.parametrize(("name", "kind"), [(n, k) for n in NAMES for k in MODELS if (n, k) not in REFUSED])
 def test_every_method_on_every_kind_of_model(name: str, kind: str, tmp_path: Path) -> None:
     given = settings(name)
     if "prompts" in given:  # trained for this model

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,11 @@ import numpy as np
 from tests.support.records import changed, make_record, predict
 from tta_bench.engines.alive import FINISHED, Sign
 from tta_bench.engines.base import ENDED, RUNNING, Engine, State
-from tta_bench.engines.job import Entry, Expected, Job, JobFolder
-from tta_bench.engines.queue import Queue, Try
+from tta_bench.engines.job import Entry, Job, JobFolder
+from tta_bench.engines.queue import Queue
 from tta_bench.engines.supervise import Lost, Supervisor
+from tta_bench.records.cell import Cell
+from tta_bench.records.locks import Try
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
@@ -48,11 +49,15 @@ def made(spec: CellSpec) -> Record:
 
 def make_entry(spec: CellSpec | None = None, cost: float = 1.0, before: str = "") -> Entry:
     spec = spec or make_spec()
-    return Entry(spec, cost, Expected.of(made(spec).cell), before)
+    return entry_of(made(spec).cell, spec, cost, before)
+
+
+def entry_of(cell: Cell, spec: CellSpec | None = None, cost: float = 1.0, before: str = "") -> Entry:
+    return Entry(spec or cell.spec, cost, cell.identity, cell.hashes, before)
 
 
 def make_job(engine: str = "local", workers: int = 1, specs: list[CellSpec] | None = None, retries: int = 2) -> Job:
-    return Job(engine, workers, Site().to_json(), tuple(map(make_entry, specs or [make_spec()])), retries)
+    return Job(engine, workers, asdict(Site()), tuple(map(make_entry, specs or [make_spec()])), retries)
 
 
 def save_made(entry: Entry, store: Store) -> Record:
@@ -133,18 +138,18 @@ class Made(Engine):
                 if found and found.finished_at != entry.before:
                     queue.drop(entry)
                     continue
-                queue.note_try(entry, Try(job.name, index, "n1", 0.0))
-                sign.begin(entry.spec.digest, 100)
+                job.store.note_try(entry.identity, Try(job.name, index, "n1"))
+                sign.on_start(entry.spec, 100)
                 yield State(RUNNING)  # a worker may be at work when the others look
                 try:
-                    self.act(entry, job.store)
+                    record = self.act(entry, job.store)
                 except Died as error:
                     job.log(index).write_text(f"first\n{error}\n")
                     if error.exit:
                         sign.show(exit=error.exit)
                     return
             queue.drop(entry)
-            sign.end(is_new=True)
+            sign.on_record(record, is_new=True)
         sign.show(exit=FINISHED)
 
 
@@ -158,7 +163,7 @@ def supervisor(
 ) -> Supervisor:
     """A supervisor of made workers that does not sleep."""
     queue = Queue(store, map(make_entry, specs), "cpu", retries)
-    job = Job(name or "made", 1, Site(device="cpu").to_json(), (), retries)
+    job = Job(name or "made", 1, asdict(Site(device="cpu")), (), retries)
     return Supervisor(engine, queue, job, watcher or Watcher(), ask=0.0, poll=0.0)
 
 
@@ -179,6 +184,5 @@ def failed(entry: Entry, store: Store) -> Record:
 
 def leave_try(store: Store, entry: Entry, count: int = 1) -> None:
     """Workers have started a cell, and died."""
-    queue = Queue(store, [entry], "cpu")
     for _ in range(count):
-        queue.note_try(entry, Try("before", 0, "n1", float(os.getpid())))
+        store.note_try(entry.identity, Try("before", 0, "n1"))

@@ -9,7 +9,7 @@ from tta_bench.isolation.host import Work, run_cell
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import Binder
-from tta_bench.runs.options import RunOptions
+from tta_bench.runs.options import KNOWN, RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
 from tta_bench.suites import suite
@@ -18,6 +18,7 @@ CPU = Site(device="cpu")
 
 
 def requests(suite_file: Path, **given: Any) -> list[CellSpec]:
+    assert set(given) <= set(KNOWN), given
     return specs(suite.load(str(suite_file)), RunOptions.of(given))
 
 

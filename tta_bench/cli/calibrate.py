@@ -7,6 +7,7 @@ from dataclasses import MISSING
 from pathlib import Path
 
 from tta_bench.cli import options
+from tta_bench.runs.options import RunOptions
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.runs.bind import Binder
     from tta_bench.runs.calibrate import calibrate
 
-    suite, screen, asked = suites.load(args.suite), options.console(), options.of(args)
+    suite, screen, asked = suites.load(args.suite), options.console(), RunOptions.of(vars(args))
     spec = spec_of(suite, asked, Row("source", "source", {}), suite.tasks, 0)
     binder = Binder(asked.site)
     file = (args.out or args.data_root / "ccc") / calibration_name(suite.data, binder.dataset(spec))

@@ -8,13 +8,13 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
+from tta_bench.runs.options import RunOptions
 from tta_bench.system import in_background, without_collector
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.preflight.results import CheckResult
-    from tta_bench.runs.options import RunOptions
     from tta_bench.runs.site import Site
     from tta_bench.suites.suite import Suite
 
@@ -40,10 +40,10 @@ _CONTRACT = "instead, run the contract tests of each method on a small ViT; take
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.runs.tuned import resolve
+    from tta_bench.runs.spec import resolve
 
     console = options.console()
-    suite, asked, _ = resolve(options.of(args))  # a typo is reported before torch is imported
+    suite, asked, _ = resolve(RunOptions.of(vars(args)))  # a typo is reported before torch is imported
     if args.contract:
         return _check_promises(suite, asked, console)
     site = asked.site

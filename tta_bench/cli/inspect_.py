@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from tta_bench.cli import options
-from tta_bench.cli.options import RUNS
+from tta_bench.runs.options import RUNS, RunOptions
 from tta_bench.suites import suite
 
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     folder = args.out or RUNS / f"{chosen.name}-inspect-{args.method}"
     refuse_other(folder)  # before the time to load a model is spent
     asked = replace(
-        options.of(args), methods=(args.method,), seeds=(args.seed,), limit=args.batches * chosen.batch_size
+        RunOptions.of(vars(args)), methods=(args.method,), seeds=(args.seed,), limit=args.batches * chosen.batch_size
     )
     requests = specs(chosen, asked)  # a typo is reported before torch is imported
     from tta_bench.inspect.inspector import inspect

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tta_bench.checked import readers
 from tta_bench.checked.options import GROUPS, HOW, WHAT, default_of, flag_of
 from tta_bench.checked.readers import names, positive, ratio, seconds, seed, whole
-from tta_bench.runs.options import KNOWN, NAMES, RUNS, RunOptions, scenario_settings
+from tta_bench.runs.options import NAMES, RUNS, RunOptions, scenario_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,11 +37,6 @@ def add_data_root(verb: argparse._ActionsContainer) -> None:
     """Where the datasets are, for a verb that has few options."""
     f = RunOptions.__dataclass_fields__["data_root"]
     _add(verb, f, default_of(f))
-
-
-def of(args: argparse.Namespace) -> RunOptions:
-    """The options of `run` that a command line has; the others have their defaults."""
-    return RunOptions.of({name: value for name, value in vars(args).items() if name in KNOWN})
 
 
 def _add(group: argparse._ActionsContainer, f: Field[Any], default: Any, help: str = "") -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from tta_bench.cli import options
 from tta_bench.errors import Cancelled, RunStopped, UserError
+from tta_bench.runs.options import RunOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.engines.start import Run
     from tta_bench.records.record import Record
-    from tta_bench.runs.options import RunOptions
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,7 +28,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    asked = options.of(args)
+    asked = RunOptions.of(vars(args))
     from tta_bench.engines.start import start
 
     if asked.beside:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.cli import options
-from tta_bench.cli.options import RUNS
+from tta_bench.runs.options import RUNS, RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tta_bench.records.store import Store
     from tta_bench.report.rows import Comparison
     from tta_bench.report.runs import Runs
-    from tta_bench.runs.options import RunOptions
     from tta_bench.runs.tuned import Trial, Tuned
     from tta_bench.suites.suite import Suite
 
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.suites import suite as suites
 
     args.methods = (args.method,)
-    choices = options.of(args)
+    choices = RunOptions.of(vars(args))
     chosen = suites.load(args.suite)
     refuse_misnamed(chosen, choices)
     points = grid(args.grid)  # a typo is reported before torch is imported
@@ -103,18 +102,20 @@ def _run(requests: list[CellSpec], choices: RunOptions, store: Store, console: C
     """The records of all cells that ran to an end: in this process, or by several workers."""
     from tta_bench.cli.progress import watch
     from tta_bench.engines.fleet import Fleet
+    from tta_bench.engines.start import run_here
     from tta_bench.runs.bind import Binder
-    from tta_bench.runs.resume import finished, run_specs
+    from tta_bench.runs.resume import finished
 
     site = choices.site
+    known = finished(requests, site, store)
     with watch(len(requests), console) as watcher:
         if (choices.jobs or 1) > 1:
             with Fleet(choices) as fleet:
                 fleet.check(requests, site, store.folder)
-                return fleet.run(requests, finished(requests, site, store), site, store, watcher)[0]
+                return fleet.run(requests, known, site, store, watcher)[0]
         binder = Binder(site)
         binder.refuse_unfit(requests)
-        return run_specs(requests, site, store, watcher, binder)
+        return run_here(requests, known, binder, store, watcher)
 
 
 def _show_differences(found: Comparison, runs: Runs, console: Console) -> None:

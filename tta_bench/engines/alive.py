@@ -17,6 +17,9 @@ import msgspec
 from tta_bench.engines.base import ENDED, UNKNOWN, State
 from tta_bench.errors import RunStopped
 from tta_bench.files import open_own, read_whole
+from tta_bench.records.record import Record
+from tta_bench.records.spec import CellSpec
+from tta_bench.runs.watcher import Watcher
 
 FINISHED, STOPPED, REFUSED = "finished", "was stopped", "refused: "  # why a worker has ended
 EVERY = 1.0  # seconds between notes about the progress of a cell
@@ -56,8 +59,8 @@ class Life:
         return bool(self.exit) or state.word == ENDED or (state.word == UNKNOWN and is_silent)
 
 
-class Sign:
-    """The file of this worker."""
+class Sign(Watcher):
+    """The file of this worker, written as it works."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -78,20 +81,22 @@ class Sign:
             except OSError as error:
                 raise RunStopped(f"{self._path} cannot be written ({error.strerror})") from error
 
-    def progress(self, images: int, accuracy: float) -> None:
-        """Note how far the current cell is, now and then."""
+    def on_start(self, spec: CellSpec, images: int) -> None:
+        self.show(spec=spec.digest, since=time.time(), images=0, of=images, accuracy=0.0)
+
+    def on_cache(self, task: str, done: int, total: int) -> None:
+        self.on_batch(0, 0.0)
+
+    def on_batch(self, images: int, accuracy: float) -> None:
         if time.monotonic() - self._shown > EVERY:
             self._shown = time.monotonic()
             self.show(images=images, accuracy=round(accuracy, 4))
 
-    def begin(self, spec: str, images: int) -> None:
-        self.show(spec=spec, since=time.time(), images=0, of=images, accuracy=0.0)
-
-    def end(self, *, is_new: bool) -> None:
-        self.show(spec="", done=self._life.done + is_new)
-
-    def warn(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         self.show(warnings=[*self._life.warnings, text][-MOST_WARNINGS:])
+
+    def on_record(self, record: Record, is_new: bool) -> None:
+        self.show(spec="", done=self._life.done + is_new)
 
     @contextmanager
     def kept(self) -> Iterator[None]:

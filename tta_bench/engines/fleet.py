@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from tta_bench.checked.options import flag_of
 from tta_bench.engines import engine_class, engines
 from tta_bench.engines.costs import ordered
-from tta_bench.engines.job import Entry, Expected, Job, JobFolder
+from tta_bench.engines.job import Entry, Job, JobFolder
 from tta_bench.engines.queue import Queue
 from tta_bench.engines.supervise import Lost, Supervisor
 from tta_bench.errors import UserError
@@ -38,7 +38,7 @@ class Fleet:
                 raise UserError(f"{flag} does not apply to --on {self.name}{_home(name)}")
         self.engine = cls(options)
         self._retries = options.retries
-        self._first = JobFolder.new_name()
+        self._first = ""  # name of the job whose workers are started before it is written
         self._entries: list[Entry] = []
 
     def check(self, requests: list[CellSpec], site: Site, folder: Path) -> None:
@@ -49,13 +49,17 @@ class Fleet:
                     f"method '{spec.method}' is a class of this process, which workers cannot import: "
                     "package it (docs/methods.md), or run without on= and jobs="
                 )
-        self.engine.warm_up(JobFolder(Store(folder), self._first), min(self.engine.jobs, len(requests)), site)
+        job = JobFolder(Store(folder))
+        self._first = job.name
+        self.engine.warm_up(job, min(self.engine.jobs, len(requests)), site)
         from tta_bench.runs.bind import Binder
 
         # A login node often has no GPU: it checks on the CPU, and workers pick their own device.
         binder = Binder(site if self.engine.is_here else replace(site, device="cpu"))
         binder.refuse_unfit(requests)
-        self._entries = [Entry(spec, 1.0, Expected.of(binder.bind(spec).cell)) for spec in requests]
+        for spec in requests:
+            cell = binder.bind(spec).cell
+            self._entries.append(Entry(spec, 1.0, cell.identity, cell.hashes))
 
     def run(
         self, requests: list[CellSpec], found: dict[str, Record], site: Site, store: Store, watcher: Watcher
@@ -85,11 +89,11 @@ class Fleet:
         found = {digest: record for digest, record in there.ended.items() if is_finished(record, store)}
         old = {digest: record.finished_at for digest, record in there.ended.items() if digest not in found}
         left = [replace(e, before=old.get(e.spec.digest, "")) for e in self._entries if e.spec.digest not in found]
-        cells, in_seconds = ordered(left, store.records())
+        cells, in_seconds = ordered(left, store.by_key().values())
         return Queue(store, cells, site.device, self._retries), found, in_seconds
 
     def _supervisor(self, queue: Queue, site: Site, watcher: Watcher, in_seconds: bool) -> Supervisor:
-        job = Job(self.name, self.engine.jobs, site.to_json(), (), self._retries, in_seconds)
+        job = Job(self.name, self.engine.jobs, asdict(site), (), self._retries, in_seconds)
         return Supervisor(self.engine, queue, job, watcher, self._first)
 
     def __enter__(self) -> Fleet:

@@ -1,11 +1,4 @@
-"""The files of a job, in the run folder. All their names are defined here.
-
-<folder>/jobs/<job>/job.json      the cells, in the order in which workers take them; written once
-<folder>/jobs/<job>/handle.json   how the engine finds the job's workers
-<folder>/jobs/<job>/cancelled     there if somebody has cancelled the job
-<folder>/jobs/<job>/<index>.json  what one worker does (alive.py)
-<folder>/jobs/<job>/<index>.log   what it printed
-"""
+"""Jobs: what the workers of an engine are given, and the folder in which they find it (records/folder.py)."""
 
 from __future__ import annotations
 
@@ -24,6 +17,7 @@ from tta_bench.checked import parse, validate
 from tta_bench.errors import UserError, some
 from tta_bench.files import open_plain, read_whole, write_whole
 from tta_bench.records.cell import Cell
+from tta_bench.records.folder import JobFiles
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.site import Site
@@ -36,45 +30,24 @@ Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}\\Z", title="a hash of 64 hexad
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What must be the same on all machines, or a worker refuses the cell."""
+class Entry:
+    """A cell of a job. A worker refuses it on a machine where it would be another cell."""
 
+    spec: CellSpec
+    cost: float  # seconds if earlier records tell, else relative to Source
     identity: Hash  # of the cell: its key without the device
-    code: str
-    weights: str
-    images: str
-
-    @classmethod
-    def of(cls, cell: Cell) -> Expected:
-        found = cell.found
-        return cls(
-            identity=cell.identity,
-            code=f"{found.harness} {found.method_code} {found.data_code}",
-            weights=found.weights,
-            images=f"{found.images} {found.stream} {found.source}",
-        )
+    hashes: dict[str, str]  # of code, weights and images, to say what differs
+    before: str = ""  # when the record was finished that this cell replaces, since it failed or is damaged
 
     def require(self, cell: Cell) -> None:
-        """Refuse a cell that differs from what is expected, in one line."""
-        found = Expected.of(cell)
-        if self.identity == found.identity:
+        """Refuse a cell that is not the expected one, in one line."""
+        if self.identity == cell.identity:
             return
-        parts = [name for name in ("code", "weights", "images") if getattr(self, name) != getattr(found, name)]
-        what = " and ".join(parts) or "settings"
+        what = " and ".join(name for name, value in cell.hashes.items() if self.hashes.get(name) != value) or "settings"
         raise UserError(
             f"{socket.gethostname()} has other {what} than the machine of `tta-bench run`: "
             "install the same versions and data there"
         )
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A cell of a job."""
-
-    spec: CellSpec
-    cost: float  # seconds if earlier records tell, else relative to Source
-    expected: Expected
-    before: str = ""  # when the record was finished that this cell replaces, since it failed or is damaged
 
 
 @dataclass(frozen=True)
@@ -91,7 +64,7 @@ class Job:
 
     @property
     def place(self) -> Site:
-        return Site.from_json(self.site)
+        return Site(**self.site)
 
 
 class Handle(dict[str, Any]):
@@ -105,26 +78,21 @@ class Handle(dict[str, Any]):
         raise UserError(f"{self._file}: damaged, has no '{key}': delete {self._file.parent}")
 
 
-class JobFolder:
-    """The files of one job."""
+class JobFolder(JobFiles):
+    """One job of a run folder."""
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store, name: str = "") -> None:
+        """Without a name it gets one that no other job has."""
         self.store = store
-        self.name = name
-        self.path = store.jobs.absolute() / name
-
-    @staticmethod
-    def new_name() -> str:
-        """A name that no other job has."""
-        return f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}-{os.getpid()}"
+        self.name = name or f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}-{os.getpid()}"
+        super().__init__(store, self.name)
 
     @classmethod
     def create(cls, store: Store, job: Job, name: str = "") -> JobFolder:
         """Write the file of a new job."""
-        folder = cls(store, name or cls.new_name())
-        content = {**asdict(job), "cells": [{**asdict(entry), "spec": entry.spec.to_json()} for entry in job.cells]}
+        folder = cls(store, name)
         try:
-            write_whole(folder.path / "job.json", json.dumps(content).encode())
+            write_whole(folder.job_file, json.dumps(asdict(job), default=str).encode())  # paths are text there
         except OSError as error:
             raise UserError(f"{folder.path} cannot be written: {error.strerror}: choose another --out") from error
         return folder
@@ -136,11 +104,11 @@ class JobFolder:
 
     @property
     def is_there(self) -> bool:
-        return (self.path / "job.json").exists()
+        return self.job_file.exists()
 
     def read(self) -> Job:
         """UserError if there is no such job, or its file is damaged."""
-        file = self.path / "job.json"
+        file = self.job_file
         try:
             if Path(self.name).name != self.name:  # a path to somewhere else
                 raise FileNotFoundError
@@ -156,7 +124,7 @@ class JobFolder:
     @property
     def handle(self) -> Handle:
         """The handle that the engine returned, with `engine`, `workers` and `device` of the job."""
-        file = self.path / "handle.json"
+        file = self.handle_file
         try:
             found = parse.from_json(read_whole(file), str(file))
         except OSError as error:
@@ -170,25 +138,19 @@ class JobFolder:
 
     def keep_handle(self, job: Job, handle: dict[str, Any]) -> None:
         content = {**handle, "engine": job.engine, "workers": job.workers}
-        write_whole(self.path / "handle.json", json.dumps(content).encode())
+        write_whole(self.handle_file, json.dumps(content).encode())
 
     @property
     def is_cancelled(self) -> bool:
         """Whether somebody has ended the job on purpose: its workers are not replaced."""
-        return (self.path / "cancelled").exists()
+        return self.cancelled_file.exists()
 
     def note_cancelled(self) -> None:
-        (self.path / "cancelled").touch()
+        self.cancelled_file.touch()
 
     def remove(self) -> None:
         """Delete the files of a job that no worker has seen."""
         shutil.rmtree(self.path, ignore_errors=True)
-
-    def life_file(self, index: int) -> Path:
-        return self.path / f"{index}.json"
-
-    def log(self, index: int | str) -> Path:
-        return self.path / f"{index}.log"
 
     def last_lines(self, index: int) -> str:
         """The last lines of a worker's log, in one line."""

@@ -23,14 +23,13 @@ from tta_bench import gpus
 from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
-from tta_bench.files import open_own
 from tta_bench.records.store import Store
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.system import SHARING, cores
 
 PATIENCE = 10.0  # seconds for a worker to drop its cell
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tta_bench.engines.local import main; main()"
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tta_bench.engines.loop import main; main()"
 
 
 class Local(Engine):
@@ -156,34 +155,6 @@ class Local(Engine):
         if slot["pid"] in self._started:
             return self._started[slot["pid"]].poll() is None
         return bool(slot["started"]) and bool(slot["started"] == _started(slot["pid"]))
-
-
-def main() -> None:
-    """Entry point of a worker's process: imports what it needs, waits for its job, and works on it."""
-    from tta_bench.isolation.pool import Workers
-
-    asked, supervisor = json.loads(sys.argv[2]), int(sys.argv[3])
-    workers = Workers(forks=True)
-    if not asked["in_process"]:
-        workers.warm_up()
-    from tta_bench.engines.loop import work
-    from tta_bench.runs import execute  # noqa: F401  # imports torch
-
-    job = JobFolder(Store(Path(asked["folder"])), asked["job"])
-    try:
-        while not job.is_there:
-            if os.getppid() != supervisor:  # it has died before there was a job
-                return
-            time.sleep(0.02)
-        with open_own(job.log(asked["index"]), os.O_APPEND) as log:
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-        sys.exit(work(job, asked["index"], workers))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    finally:
-        workers.close()
 
 
 def _started(pid: int) -> str:

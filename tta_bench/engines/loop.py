@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import socket
 import sys
@@ -9,46 +11,46 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from tta_bench.engines import engine_class
 from tta_bench.engines.alive import FINISHED, REFUSED, STOPPED, Sign
-from tta_bench.engines.job import Entry, Job, JobFolder
-from tta_bench.engines.queue import Queue, Try
+from tta_bench.engines.job import Job, JobFolder
+from tta_bench.engines.queue import Queue
 from tta_bench.errors import RunStopped, UserError
+from tta_bench.files import open_own
 from tta_bench.isolation.pool import Workers
-from tta_bench.records.record import Record
-from tta_bench.records.spec import CellSpec
-from tta_bench.runs.watcher import Watcher
+from tta_bench.records.locks import Try
+from tta_bench.records.store import Store
 
 
 class Stopped(KeyboardInterrupt):
     """The scheduler ends this worker; the current cell is dropped."""
 
 
-class SignWatcher(Watcher):
-    """Writes a worker's progress to its file, and each start of a cell to the queue."""
+def main() -> None:
+    """Entry point of a process that starts before its job: imports what it needs, waits for the job, works on it."""
+    asked, supervisor = json.loads(sys.argv[2]), int(sys.argv[3])
+    workers, job = Workers(forks=True), JobFolder(Store(Path(asked["folder"])), asked["job"])
+    if not asked["in_process"]:
+        workers.warm_up()
+    from tta_bench.runs import execute  # noqa: F401  # imports torch
 
-    def __init__(self, sign: Sign, queue: Queue, job: str, index: int) -> None:
-        self._sign, self._queue, self._job, self._index = sign, queue, job, index
-        self.entry: Entry | None = None
-
-    def on_start(self, spec: CellSpec, images: int) -> None:
-        if self.entry is not None:
-            self._queue.note_try(self.entry, Try(self._job, self._index, socket.gethostname(), time.time()))
-        self._sign.begin(spec.digest, images)
-
-    def on_cache(self, task: str, done: int, total: int) -> None:
-        self._sign.progress(0, 0.0)
-
-    def on_batch(self, images: int, accuracy: float) -> None:
-        self._sign.progress(images, accuracy)
-
-    def on_warning(self, text: str) -> None:
-        self._sign.warn(text)
-
-    def on_record(self, record: Record, is_new: bool) -> None:
-        self._sign.end(is_new=is_new)
+    try:
+        while not job.is_there:
+            if os.getppid() != supervisor:  # it has died before there was a job
+                return
+            time.sleep(0.02)
+        with open_own(job.log(asked["index"]), os.O_APPEND) as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        sys.exit(work(job, asked["index"], workers))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    finally:
+        workers.close()
 
 
 def work(folder: JobFolder, index: int, workers: Workers | None = None) -> int:
@@ -84,25 +86,22 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers, sign: Sign,
     from tta_bench.runs.execute import Cells
     from tta_bench.runs.source_check import warn
 
-    site = job.place
-    binder = Binder(site, workers)
-    queue = Queue(folder.store, job.cells, site.device, job.retries)
-    watcher = SignWatcher(sign, queue, folder.name, index)
+    store, site = folder.store, job.place
+    binder, queue = Binder(site, workers), Queue(store, job.cells, site.device, job.retries)
     try:
         if job.warns and index == 0:
-            warn([entry.spec for entry in job.cells], binder, folder.store, watcher)
-        cells, skip = Cells(binder, folder.store, watcher), index  # workers start together, each with another cell
+            warn([entry.spec for entry in job.cells], binder, store, sign)
+        cells = Cells(binder, store, sign, Try(folder.name, index, socket.gethostname()))
+        skip = index  # workers start together, each with another cell
         while not stop.is_set() and (entry := queue.next(skip)) is not None:
-            skip, watcher.entry = 0, entry
-            sign.begin(entry.spec.digest, 0)  # should the worker die while it reads images and weights
-            binder.model(entry.spec)
-            binder.drop_weights()
-            if cells.find_or_run(entry.spec, entry.expected.require) is None:
-                sign.end(is_new=False)
+            skip = 0
+            sign.on_start(entry.spec, 0)  # should the worker die while it reads images and weights
+            if cells.find_or_run(entry.spec, entry.require) is None:
+                sign.show(spec="")
             else:
                 queue.drop(entry)
     finally:
-        binder.workers.close()
+        workers.close()
 
 
 @contextmanager

@@ -6,10 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
-
-import msgspec
 
 from tta_bench import gpus
 from tta_bench.engines.job import Entry
@@ -19,16 +16,6 @@ from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 
 REST = 20  # listing the folder may take this part of the time: a busy network disk needs seconds for 20,000 files
-
-
-@dataclass(frozen=True)
-class Try:
-    """Who started a cell, and when."""
-
-    job: str
-    worker: int
-    host: str
-    since: float
 
 
 class Queue:
@@ -46,7 +33,7 @@ class Queue:
         self._device = "" if device == "auto" else gpus.recorded(device)
         self._entries: dict[str, list[Entry]] = defaultdict(list)
         for entry in self.left.values():
-            self._entries[entry.expected.identity].append(entry)
+            self._entries[entry.identity].append(entry)
         self._seen: set[str] = set()  # names of records that need not be read again
         self._rest_until = 0.0
 
@@ -71,26 +58,12 @@ class Queue:
     def idle(self) -> Iterator[tuple[Entry, bool]]:
         """Cells that nobody runs, and whether each may be tried: not if it has ended too many workers."""
         for entry in list(self.left.values()):
-            if not self.store.is_claimed(entry.expected.identity):
-                yield entry, len(self.tries(entry)) <= self.retries
+            if not self.store.is_claimed(entry.identity):
+                yield entry, len(self.store.tries(entry.identity)) <= self.retries
 
     def drop(self, entry: Entry) -> None:
         """Leave a cell alone from now on."""
         self.left.pop(entry.spec.digest, None)
-
-    def tries(self, entry: Entry) -> list[Try]:
-        """The workers that have started a cell since its last record, oldest first."""
-        found = []
-        for line in self.store.tries(entry.expected.identity):
-            try:
-                found.append(msgspec.json.decode(line, type=Try))
-            except (msgspec.MsgspecError, RecursionError):  # the disk was full, or a stranger wrote it
-                continue
-        return found
-
-    def note_try(self, entry: Entry, who: Try) -> None:
-        """Note that a worker starts a cell that it has claimed; the record's writer removes the note."""
-        self.store.note_try(entry.expected.identity, msgspec.json.encode(who))
 
     def forget_tries(self) -> None:
         """Remove the notes about cells without a record."""

@@ -5,7 +5,7 @@ Cells run in this process or on an engine (fleet.py). Imports torch only if some
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +16,13 @@ from tta_bench.engines.job import JobFolder
 from tta_bench.engines.supervise import Lost
 from tta_bench.errors import require
 from tta_bench.isolation.pool import Workers
-from tta_bench.records import output
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.options import RUNS, RunOptions
-from tta_bench.runs.resume import finished, run_specs
+from tta_bench.runs.resume import finished
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import row_of, specs
-from tta_bench.runs.tuned import resolve
+from tta_bench.runs.spec import requested
 from tta_bench.runs.watcher import Watcher
 from tta_bench.suites.suite import Suite
 
@@ -50,11 +48,35 @@ class Run:
         """Run what is left; returns the records of all requests in their order, and the cells that were lost."""
         if self.fleet:
             return self.fleet.run(self.requests, self.found, self.site, self.store, watcher)
-        return run_specs(self.requests, self.site, self.store, watcher, self.binder, self.found), []
+        return run_here(self.requests, self.found, self.binder, self.store, watcher), []
 
     def detach(self) -> JobFolder | None:
         """Let the engine start and leave it alone; None if nothing is left to run."""
         return self.fleet.detach(self.found, self.site, self.store) if self.fleet else None
+
+
+def run_here(
+    requests: list[CellSpec], known: Mapping[str, Record], binder: Binder | None, store: Store, watcher: Watcher
+) -> list[Record]:
+    """Run the cells that are not known, in this process; returns the records of all requests in their order.
+
+    Without a binder everything must be known.
+    """
+    found = dict(known)
+    for spec in requests:
+        if spec.digest in found:
+            watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
+    left = [spec for spec in requests if spec.digest not in found]
+    if left and binder:
+        from tta_bench.runs.execute import run_left
+        from tta_bench.runs.source_check import warn
+
+        try:
+            warn(left, binder, store, watcher)
+            found |= run_left(left, binder, store, watcher)
+        finally:
+            binder.workers.close()
+    return [found[spec.digest].labelled(spec.label) for spec in requests]
 
 
 @contextmanager
@@ -69,31 +91,28 @@ def start(options: RunOptions, command: list[str], *, forks: bool = False) -> It
 
 
 def _start(options: RunOptions, command: list[str], fleet: Fleet | None, *, forks: bool) -> Run:
-    given = options.to_json()
-    suite, options, chosen = resolve(options)
-    requests, site = specs(suite, options), options.site
-    folder = Path(options.out or RUNS / suite.name)
+    (suite, requests, chosen), site = requested(options), options.site
+    store = Store(Path(options.out or RUNS / suite.name))
     found: dict[str, Record] = {}
     damaged: list[Path] = []
     if options.fresh:
-        output.refuse_other_files(folder)
-        Store(folder).refuse_running()
+        store.refuse_other_files()
+        store.refuse_running()
     else:
-        output.refuse_unfit(folder, suite.name)
-        damaged = Store(folder).set_damaged_aside()
-        found = finished(requests, site, Store(folder))
+        store.refuse_unfit(suite.name)
+        damaged = store.set_damaged_aside()
+        found = finished(requests, site, store)
     binder = None
     if len(found) < len(requests):  # checked before an old folder is moved, or a new one made
         require("torch")
         if fleet:
-            fleet.check(requests, site, folder)
+            fleet.check(requests, site, store.folder)
         else:
             binder = _checked(requests, site, forks=forks)
-    old = Store(folder).set_aside() if options.fresh else None
-    store = Store.create(folder, suite.name)
+    old = store.set_aside() if options.fresh else None
+    Store.create(store.folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
-    said = {row_of(label, suite, options).label: sentence for label, sentence in chosen.items()}
-    store.note_command(command, options.tasks or suite.tasks, labels, said, given)
+    store.note_command(command, options.tasks or suite.tasks, labels, chosen, options.to_json())
     return Run(suite, requests, site, store, found, fleet, binder, old, damaged)
 
 
@@ -104,10 +123,9 @@ def _checked(requests: list[CellSpec], site: Site, *, forks: bool) -> Binder:
         workers.warm_up()  # before this process reads images and labels
     from tta_bench.runs.bind import Binder
 
-    binder = Binder(site, workers)
     try:
+        binder = Binder(site, workers)
         binder.refuse_unfit(requests)
-        binder.drop_weights()
     except BaseException:
         workers.close()
         raise

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from tta_bench.engines.alive import FINISHED, REFUSED, Life
 from tta_bench.engines.base import ENDED, WAITING, Engine, State
 from tta_bench.engines.job import Entry, Job, JobFolder
-from tta_bench.engines.queue import Queue, Try
+from tta_bench.engines.queue import Queue
 from tta_bench.errors import Cancelled, UserError
+from tta_bench.records.locks import Try
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.watcher import Watcher
 
@@ -64,6 +65,7 @@ class Supervisor:
     _started: int = 0  # workers since the last record
     _submitted: list[JobFolder] = field(default_factory=list)
     _asked: float = 0.0
+    _queued: int = 0  # workers that waited when the engine was last asked
     _refused_since: float | None = None  # when the scheduler first refused replacements
     _next_try: float = 0.0
 
@@ -142,7 +144,9 @@ class Supervisor:
                 queued.append(state.why)
         if is_time:
             self._asked = time.monotonic()
-            self.watcher.on_queue(len(queued), "; ".join(dict.fromkeys(filter(None, queued))))
+            if queued or self._queued:
+                self.watcher.on_queue(len(queued), "; ".join(dict.fromkeys(filter(None, queued))))
+            self._queued = len(queued)
         self._read_records(now=False)
 
     def _show(self, worker: Worker, life: Life) -> None:
@@ -187,8 +191,9 @@ class Supervisor:
     def _count_try(self, worker: Worker) -> None:
         """Note that a worker has died in a cell, if it did not come to note that itself."""
         entry, life, job = self.queue.left.get(worker.life.spec), worker.life, worker.job.name
-        if entry and (job, worker.index) not in {(found.job, found.worker) for found in self.queue.tries(entry)}:
-            self.queue.note_try(entry, Try(job, worker.index, life.host, life.since))
+        store = self.queue.store
+        if entry and (job, worker.index) not in {(found.job, found.worker) for found in store.tries(entry.identity)}:
+            store.note_try(entry.identity, Try(job, worker.index, life.host))
 
     def _staff(self) -> bool:
         """Start workers for cells that nobody runs; False if that is hopeless."""
@@ -256,7 +261,7 @@ class Supervisor:
 
     def _why(self, entry: Entry) -> str:
         """Why a cell was not finished; what an earlier supervisor saw is in the files of the last worker."""
-        tries = self.queue.tries(entry)
+        tries = self.queue.store.tries(entry.identity)
         known = self._reasons.get(entry.spec.digest)
         if not tries:
             return known or self._reason

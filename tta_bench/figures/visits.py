@@ -16,8 +16,6 @@ from tta_bench.report import visits
 from tta_bench.report.choose import Filter
 from tta_bench.report.rows import Row
 
-CLEAN = "clean"  # the part that a stream with clean images has
-
 
 @dataclass(frozen=True)
 class VisitLine:
@@ -60,16 +58,18 @@ def data(folder: Path, tasks: Sequence[str] = (), methods: Sequence[str] = (), w
 
 
 def forgetting(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Visits:
-    """The accuracy on clean images that are parts of the stream, which methods adapt to like any images."""
+    """The accuracy each time that clean images come; the axis says whether methods adapt to them."""
     found, store = rows.read(folder, methods, where), Store.open(folder)
-    if CLEAN not in found.tasks:
-        raise UserError(f"{folder}: no clean images in its streams: run with --scenario forgetting")
+    if visits.clean_task(found.records[0]) is None:
+        raise UserError(
+            f"{folder}: no clean images in its streams: run with --scenario forgetting or continual+remember:256"
+        )
     lines = [
-        _line(row.label, number, [_accuracies(row, i, (CLEAN,), store) for i in range(len(row.done))])
+        _line(row.label, number, [visits.clean(store.predictions(record), record) for record in row.done])
         for number, row in enumerate(found.rows)
         if row.done
     ]
-    is_probe = "remember:" in found.records[0].cell.spec.scenario
+    is_probe = visits.is_probe(found.records[0])
     how = "a probe: methods predict them" if is_probe else "parts of the stream: methods adapt to them"
     notes = (*map(str, found.notes), f"Clean images are {how}.")
     x = "probes, the first before all tasks" if is_probe else "tasks seen"
@@ -87,9 +87,13 @@ def _accuracies(row: Row, number: int, tasks: Sequence[str], store: Store) -> ND
     record = row.done[number]
     if record.cell.spec.limit is not None:
         raise UserError("visits are counted by images, of which --limit takes others at each: run without --limit")
-    known = list(record.cell.spec.tasks)
+    known, clean = list(record.cell.spec.tasks), visits.clean_task(record)
     require_known(tasks, known, "no task")
-    return visits.accuracies(store.predictions(record), [known.index(task) for task in tasks])
+    chosen = [known.index(task) for task in tasks] or [i for i in range(len(known)) if i != clean]
+    predictions = store.predictions(record)
+    if not visits.comes_equally(predictions, chosen):
+        raise UserError(f"{record.cell.spec.scenario}: its images come unequally often, so they have no visits")
+    return visits.accuracies(predictions, chosen)
 
 
 def _line(label: str, number: int, values: list[NDArray[np.float64]]) -> VisitLine:

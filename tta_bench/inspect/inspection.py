@@ -21,7 +21,7 @@ from tta_bench.checked.annotations import Count, Whole
 from tta_bench.checked.parse import from_json
 from tta_bench.errors import UserError
 from tta_bench.files import read_whole, write_whole
-from tta_bench.records.output import refuse_unfit
+from tta_bench.records.store import Store
 
 Floats = NDArray[np.float32]
 KIND = "inspection"
@@ -116,7 +116,7 @@ def refuse_other(folder: Path) -> None:
             return
         if any(folder.iterdir()):
             raise UserError(f"output folder {folder} holds other files: choose another --out")
-    refuse_unfit(folder, "")
+    Store(folder).refuse_unfit("")
 
 
 def _manifest(folder: Path) -> Path:

@@ -71,7 +71,7 @@ class Workers:
 
     def warm_up(self) -> None:
         """Start the first worker: a copy that shares this process's torch, or one that imports it meanwhile."""
-        self._spare = self._spare or Worker(forked=self._forks and processes.can_fork())
+        self._spare = self._spare or Worker(forks=self._forks)
 
     def adapt(self, host: WorkHost, time_limit: float | None = None, patience: float = PATIENCE) -> Measured:
         """Adapt in a worker. CellFailed if the method failed, hung, or ended its process.
@@ -114,18 +114,18 @@ class Workers:
 class Worker:
     """One worker process, and the memory that it shares with this one."""
 
-    def __init__(self, *, forked: bool = False) -> None:
+    def __init__(self, *, forks: bool = False) -> None:
         self._connection, theirs = Pipe()
         self._memory = _Memory()
-        start = processes.fork if forked else processes.start
-        self._process = start(theirs.fileno(), self._memory.file)
+        self._process = processes.start(theirs.fileno(), self._memory.file, forks=forks)
         theirs.close()
 
     def adapt(self, host: WorkHost, time_limit: float | None, patience: float = PATIENCE) -> Measured:
         """Let the worker adapt, and serve it until it is done."""
-        source, batches = host.source(), host.batches()
+        needs_source = host.work.source_images is not None
+        source, batches = host.source() if needs_source else None, host.batches()
         deadline = None
-        self._send(_job(host, needs_source=source is not None))
+        self._send(_job(host, needs_source=needs_source))
         while True:
             message = self._receive(deadline, time_limit, patience)
             if deadline is None and time_limit is not None:

@@ -37,8 +37,13 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-def start(connection: int, memory: int) -> Process:
-    """A new Python that works for the other end of the connection; both are file descriptors."""
+def start(connection: int, memory: int, *, forks: bool = False) -> Process:
+    """A process that works for the other end of the connection; both are file descriptors.
+
+    With `forks` it is a copy of this process, if that is possible, else a new Python.
+    """
+    if forks and can_fork():
+        return _fork(connection, memory)
     return subprocess.Popen(
         [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(connection), str(memory)],
         stdin=subprocess.DEVNULL,
@@ -52,8 +57,8 @@ def can_fork() -> bool:
     return sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules
 
 
-def fork(connection: int, memory: int) -> Process:
-    """A copy of this process that works like one of `start`. It must hold no labels, only code."""
+def _fork(connection: int, memory: int) -> Process:
+    """A copy of this process, which must hold no labels, only code."""
     with without_collector():
         import timm  # noqa: F401  # the host needs it, too
 

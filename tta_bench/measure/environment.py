@@ -103,7 +103,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "commit": _commit(),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": _versions(),
+        "packages": versions(),
         "device": kind(device),
         "device_name": device_name(device),
         "host": socket.gethostname(),
@@ -162,7 +162,8 @@ def _devices() -> str:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of the packages that may change a result."""
     found = {}
     for package in PACKAGES:
         try:

@@ -17,11 +17,10 @@ from tta_bench.preflight.results import CheckResult, CheckResults
 from tta_bench.preflight.trial import BATCH, BATCHES, try_out
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs.bind import Binder, refuse_many_models
-from tta_bench.runs.clock import lives
 from tta_bench.runs.found import model_name
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site, refuse_unwritable_cache
-from tta_bench.runs.spec import Row, refuse_unknown, refuse_unused_settings, row_of, spec_of
+from tta_bench.runs.spec import Row, in_scenario, lives, refuse_unknown, refuse_unused_settings, row_of, spec_of
 from tta_bench.suites.suite import Suite
 
 MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take half a minute on a CPU; a check of ImageNet-C should take 10 s
@@ -35,7 +34,7 @@ def check(
 
     `data` returns the results in the data, if another process checks it.
     """
-    found, binder, options = CheckResults(), Binder(site), options.for_suite(suite)
+    found, binder, options = CheckResults(), Binder(site), in_scenario(suite, options)
     device = found.note("device", lambda: binder.device, lambda d: f"{d} ({environment.device_name(d)})")
     if options.amp and device is not None:
         found.note("--amp", lambda: refuse_missing_bf16(device), lambda _: "bf16 works")
@@ -96,7 +95,10 @@ def _try_methods(found: CheckResults, rows: Sequence[Row], probe: CellSpec, bind
     known = {result.text for result in found if not result.ok}
     has_source = True
     if any(registry.installed().load(row.method).needs_source for row in rows):
-        source = found.note("source images", lambda: binder.source_images(probe), lambda s: f"{len(s.ids):,} images")
+        places = _places(binder.dataset(probe), probe.tasks[0])
+        source = found.note(
+            "source images", lambda: binder.source_images(probe), lambda s: f"{len(s.ids):,} images{places}"
+        )
         has_source = source is not None
         if source is None and found[-1].text in known:
             found.pop()
@@ -139,6 +141,16 @@ def _succeeds(attempt: Callable[[], object]) -> bool:
     except UserError:
         return False
     return True
+
+
+def _places(dataset: Dataset, task: str) -> str:
+    """The first file or folder of the source images: some data takes train images where they are, else test images."""
+    try:
+        places = dataset.source_places(task) or ()
+    except UserError:  # which reading them says, too
+        return ""
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return f" of {places[0]}{more}" if places else ""
 
 
 def _why_classes_unknown(dataset: Dataset) -> str | None:

@@ -92,6 +92,16 @@ class Cell:
         return replace(self, found=replace(self.found, device="")).key
 
     @property
+    def hashes(self) -> dict[str, str]:
+        """The hashes in this identity, by what somebody should look at where they differ."""
+        found = self.found
+        return {
+            "code": f"{found.harness} {found.method_code} {found.data_code}",
+            "weights": found.weights,
+            "images": f"{found.images} {found.stream} {found.source}",
+        }
+
+    @property
     def slug(self) -> str:
         """A readable file name, unique to this cell."""
         name = re.sub(r"[^\w.+-]", "-", self.name)[:100]

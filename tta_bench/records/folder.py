@@ -10,7 +10,11 @@
 <folder>/claims/<identity>.tries  workers that have started a cell without a record, one per line
 <folder>/known/<process>.jsonl    keys of cells, to list what is left without building anything; safe to delete
 <folder>/prepared/<digest>.…      what methods learned from source images; safe to delete
-<folder>/jobs/<job>/…             what engines are given, and the progress of their workers (engines/job.py)
+<folder>/jobs/<job>/job.json      the cells of a job, in the order in which workers take them; written once
+<folder>/jobs/<job>/handle.json   how the engine finds the job's workers
+<folder>/jobs/<job>/cancelled     there if somebody has cancelled the job
+<folder>/jobs/<job>/<index>.json  what one worker does (engines/alive.py)
+<folder>/jobs/<job>/<index>.log   what it printed
 <folder>/report/…                 tables made from the records
 
 Many processes may share one folder: every file has one writer and is not changed once written.
@@ -108,3 +112,19 @@ class RunFolder:
             yield
         except OSError as error:
             raise RunStopped(f"{self.folder} cannot be written ({error.strerror})") from error
+
+
+class JobFiles:
+    """The files of one job; making one changes nothing on disk."""
+
+    def __init__(self, folder: RunFolder, name: str) -> None:
+        self.path = folder.jobs.absolute() / name
+        self.job_file = self.path / "job.json"
+        self.handle_file = self.path / "handle.json"
+        self.cancelled_file = self.path / "cancelled"
+
+    def life_file(self, index: int) -> Path:
+        return self.path / f"{index}.json"
+
+    def log(self, index: int | str) -> Path:
+        return self.path / f"{index}.log"

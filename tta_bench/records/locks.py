@@ -7,7 +7,10 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from tta_bench.errors import UserError
 from tta_bench.files import open_own, read_whole
@@ -15,6 +18,15 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.folder import RunFolder
 
 MOST_TRIES = 2**20  # bytes of a cell's notes
+
+
+@dataclass(frozen=True)
+class Try:
+    """The worker that started a cell."""
+
+    job: str
+    worker: int
+    host: str
 
 
 class Claims(RunFolder):
@@ -49,19 +61,21 @@ class Claims(RunFolder):
                 self.forget_tries(cell.identity)
             lock.release()
 
-    def note_try(self, identity: str, line: bytes) -> None:
+    def note_try(self, identity: str, who: Try) -> None:
         """Note who runs a cell; its record removes the note."""
         with self.writing():
             self.claims.mkdir(exist_ok=True)
             with open_own(self.tries_file(identity), os.O_APPEND) as file:
-                file.write(line + b"\n")
+                file.write(msgspec.json.encode(who) + b"\n")
 
-    def tries(self, identity: str) -> list[bytes]:
-        """The notes of processes that have claimed a cell since its last record."""
-        try:
-            return read_whole(self.tries_file(identity), MOST_TRIES).splitlines()
-        except OSError:
-            return []
+    def tries(self, identity: str) -> list[Try]:
+        """The workers that have started a cell since its last record, oldest first."""
+        found = []
+        with suppress(OSError):  # mostly there is none
+            for line in read_whole(self.tries_file(identity), MOST_TRIES).splitlines():
+                with suppress(msgspec.MsgspecError, RecursionError):  # the disk was full, or a stranger wrote it
+                    found.append(msgspec.json.decode(line, type=Try))
+        return found
 
     def forget_tries(self, identity: str) -> None:
         with suppress(OSError):  # a folder of somebody else

@@ -1,4 +1,4 @@
-"""What a run folder says beside its records: its suite, the commands that ran, warnings for readers."""
+"""What a run folder says beside its records: the commands that ran, warnings for readers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ from typing import Any
 
 from tta_bench.checked import validate
 from tta_bench.errors import UserError
-from tta_bench.files import create_whole, now, write_whole
+from tta_bench.files import now, write_whole
 from tta_bench.records.folder import RunFolder
 from tta_bench.records.reading import read_json, read_small
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The content of manifest.json."""
-
-    suite: str
 
 
 @dataclass(frozen=True)
@@ -36,16 +29,6 @@ class Command:
 class Notes(RunFolder):
     """A run folder with what is noted in it."""
 
-    def create_manifest(self, manifest: Manifest) -> None:
-        """Write the manifest of a new folder; an existing one stays."""
-        create_whole(self.manifest, _json(asdict(manifest)))
-
-    def read_manifest(self) -> Manifest:
-        try:
-            return validate.read(Manifest, read_json(self.manifest), str(self.manifest))
-        except UserError as error:
-            raise UserError(f"{error}: restore it, or start over with --fresh") from error
-
     def note_command(
         self,
         command: list[str],
@@ -57,7 +40,8 @@ class Notes(RunFolder):
         """Save a command, the order of its tasks and methods for reports, how settings were chosen, and its options."""
         rows = tuple(tasks), tuple(methods), dict(chosen or {}), dict(options or {})
         with self.writing():
-            write_whole(self.new_command_file(), _json(asdict(Command(now(), tuple(command), *rows))))
+            content = json.dumps(asdict(Command(now(), tuple(command), *rows)), indent=1) + "\n"
+            write_whole(self.new_command_file(), content.encode())
 
     def past_commands(self) -> list[Command]:
         """The commands that ran in this folder, oldest first."""
@@ -81,7 +65,3 @@ class Notes(RunFolder):
         """The saved warnings, by the hash of the weights."""
         files = sorted(self.warning_files.glob("[!.]*.txt"))
         return {file.stem: read_small(file).decode(errors="replace").strip() for file in files}
-
-
-def _json(content: Any) -> bytes:
-    return (json.dumps(content, indent=1) + "\n").encode()

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from tta_bench.checked import validate
 from tta_bench.errors import UserError
-from tta_bench.files import remove_leftovers, write_whole
+from tta_bench.files import create_whole, folder_below, remove_leftovers, write_whole
 from tta_bench.records.cell import Cell
 from tta_bench.records.locks import Claims
-from tta_bench.records.notes import Manifest, Notes
-from tta_bench.records.output import refuse_unfit
+from tta_bench.records.notes import Notes
 from tta_bench.records.predictions import Predictions, digest
 from tta_bench.records.quarantine import Quarantine, move_run
-from tta_bench.records.reading import read_predictions, read_record
+from tta_bench.records.reading import read_json, read_predictions, read_record
 from tta_bench.records.record import Record
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of manifest.json."""
+
+    suite: str
 
 
 class Store(Claims, Notes, Quarantine):
@@ -25,11 +34,12 @@ class Store(Claims, Notes, Quarantine):
     @classmethod
     def create(cls, folder: Path, suite: str) -> Store:
         """Open a folder for a suite's records, creating it if needed; several processes may do so at once."""
-        refuse_unfit(folder, suite)
         store = cls(folder)
+        store.refuse_unfit(suite)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            store.create_manifest(Manifest(suite))
+            content = json.dumps(asdict(Manifest(suite)), indent=1) + "\n"
+            is_new = create_whole(store.manifest, content.encode())
             store.cells.mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=store.cells):
                 pass
@@ -39,7 +49,8 @@ class Store(Claims, Notes, Quarantine):
             raise UserError(
                 f"output folder {folder} cannot be written: {error.strerror}: choose another --out"
             ) from error
-        refuse_unfit(folder, suite)  # another process may have created it for another suite meanwhile
+        if not is_new:  # another process may have created it for another suite meanwhile
+            store.refuse_unfit(suite)
         return store
 
     @classmethod
@@ -50,6 +61,38 @@ class Store(Claims, Notes, Quarantine):
             raise UserError(f"{folder} is not a run folder: it has no manifest.json (tta-bench run --out makes one)")
         store.read_manifest()
         return store
+
+    def read_manifest(self) -> Manifest:
+        try:
+            return validate.read(Manifest, read_json(self.manifest), str(self.manifest))
+        except UserError as error:
+            raise UserError(f"{error}: restore it, or start over with --fresh") from error
+
+    def refuse_unfit(self, suite: str) -> None:
+        """Refuse an unusable output folder before anything runs; changes nothing."""
+        folder = self.folder
+        if folder.is_dir():
+            owner = self.read_manifest().suite if self.manifest.exists() else None
+            if owner not in (None, suite):
+                raise UserError(
+                    f"output folder {folder} belongs to suite '{owner}', not '{suite}': choose another --out"
+                )
+            self.refuse_other_files()
+            for place in self.written:
+                folder_below(folder, place.name)
+        elif folder.exists():
+            raise UserError(f"output {folder} is a file, expected a folder: choose another --out")
+        there = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())
+        if not (there.is_dir() and os.access(there, os.W_OK)):
+            raise UserError(f"output folder {folder} cannot be written ({there}): choose another --out")
+
+    def refuse_other_files(self) -> None:
+        """Refuse a folder that holds files, but no run."""
+        if not self.folder.is_dir() or self.manifest.exists():
+            return
+        # A process that created the folder may have left a temporary file, whose name starts with a dot.
+        if any(not path.name.startswith(f".{self.manifest.name}.") for path in self.folder.iterdir()):
+            raise UserError(f"output folder {self.folder} holds other files and no manifest.json: choose another --out")
 
     def save(self, record: Record, predictions: Predictions | None) -> Record:
         """Save a record; predictions come first, so that every record on disk has them."""
@@ -77,17 +120,16 @@ class Store(Claims, Notes, Quarantine):
     def records(self) -> list[Record]:
         """All records, in the order of tasks and methods of the newest command."""
         tasks, methods = self._orders()
-        found = [read_record(path) for path in self.record_files()]
 
         def place(record: Record) -> tuple[int, int, int]:
             spec = record.cell.spec
             return _rank(spec.tasks[0], tasks), spec.seed, _rank(spec.label, methods)
 
-        return sorted(found, key=place)
+        return sorted(self.by_key().values(), key=place)
 
     def by_key(self) -> dict[str, Record]:
-        """All records by the key of their cell."""
-        return {record.cell.key: record for record in self.records()}
+        """All records by the key of their cell, in the order of their files."""
+        return {record.cell.key: record for record in map(read_record, self.record_files())}
 
     def predictions(self, record: Record) -> Predictions:
         """A cell's predictions; UserError if the file does not match the digest in its record."""

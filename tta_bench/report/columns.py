@@ -11,15 +11,22 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from tta_bench.report import costs, orders, stress
+from tta_bench.report import costs, open_set, orders, streams, stress
 from tta_bench.report.column import Column, Line, Place, at
+from tta_bench.report.metrics import OF_STREAMS
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.values import NONE
 
 
 def columns_at(place: Place, comparison: Comparison | None = None) -> list[Column]:
-    """The columns that a place shows, with those of the metrics that a comparison was asked for."""
-    return at(place, (*COLUMNS, *(comparison.columns if comparison else ())))
+    """The columns that a place shows, with those of the metrics that a comparison was asked for.
+
+    Without a comparison, those are included that only some records have.
+    """
+    if comparison is None:
+        return at(place, COLUMNS)
+    found = at(place, (*COLUMNS, *comparison.columns))
+    return [column for column in found if column.only is None or any(map(column.only, comparison.records))]
 
 
 def _of_whole(line: Line, value: float) -> float:
@@ -250,4 +257,15 @@ _ORDERS = (
     Column("below", {"orders": 6}, "below Source", row=orders.below_source),
 )
 
-COLUMNS = (*_FACTS, *_SCORES, *_COSTS, *_STRESS, *_ORDERS)
+_STREAMS = (
+    *(
+        Column(key, {"streams": i}, metric.title, digits=metric.digits, better=metric.better, row=streams.mean_of(key))
+        for i, (key, metric) in enumerate(OF_STREAMS.items())
+    ),
+    Column("slope", {"streams": 20}, "error/visit", digits=2, better="lower", row=streams.slope(0)),
+    Column("slope_low", {"streams": 21}, "95 % low", digits=2, row=streams.slope(1)),
+    Column("slope_high", {"streams": 22}, "high", digits=2, row=streams.slope(2)),
+    Column("collapsed_visits", {"streams": 23}, "collapsed", row=streams.collapsed),
+)
+
+COLUMNS = (*_FACTS, *_SCORES, *_COSTS, *_STRESS, *_ORDERS, *_STREAMS, *open_set.COLUMNS)

@@ -22,11 +22,13 @@ from tta_bench.notes import Note, warning
 from tta_bench.plugins import Group
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
+from tta_bench.report import visits
 from tta_bench.report.column import Column, Line
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Runs
 
 PLACES = ("csv", "frame", "time", "ranking", "page", "board")
+LEAST_IN_GROUP = 10  # images: of fewer, an accuracy is chance
 LAST = 100  # right of all columns of tta-bench
 
 Number = float | Mapping[str, float]  # of a stream, or of each of its tasks
@@ -70,7 +72,12 @@ def metric_columns(
     """A column for each metric, with its values for these records, and warnings about those that it cannot compute."""
     from tta_bench.report.columns import COLUMNS
 
-    taken = {word for column in COLUMNS for word in (column.key, column.title) if "stress" not in column.shown}
+    taken = {
+        word
+        for column in COLUMNS
+        for word in (column.key, column.title)
+        if not {"stress", "streams"} & set(column.shown)
+    }
     columns, notes = [], []
     for name in dict.fromkeys(names):
         metric = load(name)
@@ -168,13 +175,52 @@ SUREST_HALF = Metric(
     digits=1,
     better="higher",
 )
+
+
+def _worst_task(_: Predictions, record: Record) -> float:
+    clean, scores = visits.clean_task(record), record.scores.task_top1
+    return 100 * min(scores[task] for i, task in enumerate(record.cell.spec.tasks) if i != clean)
+
+
+def _worst_group(found: Predictions, _: Record) -> float:
+    """A group is a class of a task, as in studies of spurious correlations."""
+    group = found.task.astype(np.int64) * (1 + int(found.label.max())) + found.label
+    images, hits = np.bincount(group), np.bincount(group, found.correct)
+    large = images >= LEAST_IN_GROUP
+    if not large.any():
+        raise ValueError(f"no class of a task has {LEAST_IN_GROUP} images")
+    return 100 * float((hits[large] / images[large]).min())
+
+
 WORST_TASK = Metric(
-    lambda _, record: 100 * min(record.scores.task_top1.values()),
+    _worst_task,
     "worst task %",
-    "accuracy on the worst task of a stream",
+    "accuracy on the worst task of a stream, clean images left out",
     digits=1,
     better="higher",
 )
+WORST_GROUP = Metric(
+    _worst_group,
+    "worst group %",
+    f"accuracy on the worst class of a task of a stream, of those with at least {LEAST_IN_GROUP} images",
+    digits=1,
+    better="higher",
+)
+
+
+def _clean(which: str, pick: Callable[[Any], float]) -> Metric:
+    return Metric(
+        lambda found, record: float(pick(visits.clean(found, record))),
+        f"clean {which} %",
+        f"accuracy on the {which} clean images of a stream that has some",
+        digits=1,
+        better="higher",
+    )
+
+
+CLEAN_FIRST = _clean("first", lambda found: found[0])
+CLEAN_LAST = _clean("last", lambda found: found[-1])
+CLEAN_WORST = _clean("worst", min)
 RUN_LENGTH = Metric(
     lambda found, _: correlation(found.label).run,
     "run length",
@@ -186,4 +232,13 @@ TOP_64 = Metric(
     "share of the commonest class in windows of 64 images; a property of the stream",
     digits=1,
 )
+OF_STREAMS = {
+    "run-length": RUN_LENGTH,
+    "top-64": TOP_64,
+    "worst-task": WORST_TASK,
+    "worst-group": WORST_GROUP,
+    "clean-first": CLEAN_FIRST,
+    "clean-last": CLEAN_LAST,
+    "clean-worst": CLEAN_WORST,
+}
 OWN = {"worst-class": WORST_CLASS, "brier": BRIER, "aurc": AURC, "surest-half": SUREST_HALF}

@@ -16,7 +16,9 @@ from tta_bench.data.occurrences import earlier
 from tta_bench.measure.collapse import FEWER, WINDOW, signals
 from tta_bench.measure.student import t_quantile
 from tta_bench.records.predictions import Predictions
+from tta_bench.records.record import Record
 
+CLEAN = "clean"  # the part with clean images
 LEAST_CLASSES = 3  # of Source, below which no collapse can be seen
 
 
@@ -26,6 +28,48 @@ class Slope(NamedTuple):
     mean: float
     low: float
     high: float
+
+
+def clean_task(record: Record) -> int | None:
+    """The number of the part with clean images that a composed stream has beside its tasks."""
+    has_one = CLEAN in _choices(record) or is_probe(record)
+    return record.cell.spec.tasks.index(CLEAN) if has_one else None
+
+
+def is_probe(record: Record) -> bool:
+    """Whether clean images are only predicted."""
+    return "remember" in _choices(record)
+
+
+def is_recurring(record: Record) -> bool:
+    return "recurring" in _choices(record)
+
+
+def _choices(record: Record) -> list[str]:
+    return [choice.partition(":")[0] for choice in record.cell.spec.scenario.split("+")]
+
+
+def clean(found: Predictions, record: Record) -> NDArray[np.float64]:
+    """Accuracy in percent each time that clean images come."""
+    number = clean_task(record)
+    if number is None:
+        raise ValueError("the stream has no clean images: use --scenario forgetting or continual+remember:N")
+    is_clean = found.task == number
+    block = np.cumsum(np.diff(is_clean.astype(np.int8), prepend=0) == 1)[is_clean] - 1
+    return np.asarray(100 * np.bincount(block, found.correct[is_clean]) / np.bincount(block), np.float64)
+
+
+def over_tasks(found: Predictions, record: Record) -> NDArray[np.float64] | None:
+    """Accuracy in percent at each visit of a recurring stream, clean images left out; None for other streams."""
+    tasks = [i for i in range(len(record.cell.spec.tasks)) if i != clean_task(record)]
+    return accuracies(found, tasks) if is_recurring(record) and comes_equally(found, tasks) else None
+
+
+def comes_equally(found: Predictions, tasks: Sequence[int] = ()) -> bool:
+    """Whether all images come equally often, so that the times of an image are visits."""
+    kept = np.isin(found.task, tasks) if tasks else np.ones(len(found), bool)
+    counts = np.bincount(found.index[kept])
+    return len(set(counts[counts > 0].tolist())) == 1
 
 
 def accuracies(found: Predictions, tasks: Sequence[int] = ()) -> NDArray[np.float64]:

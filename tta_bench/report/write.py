@@ -21,7 +21,7 @@ from tta_bench.report.paper import no_table, paper_table
 from tta_bench.report.rows import Comparison
 from tta_bench.report.runs import Runs
 from tta_bench.report.stress import class_table, collapse_notes
-from tta_bench.report.tables import layout, orders_table, stress_table
+from tta_bench.report.tables import layout, orders_table, streams_table, stress_table
 from tta_bench.report.values import Table
 from tta_bench.streams.scenarios import SCENARIOS
 
@@ -48,7 +48,7 @@ def report_runs(
     """
     written = []
     for comparison in (with_metrics(_with_notes(one, runs), runs, metrics) for one in found):
-        tables = layout(comparison)
+        tables = layout(comparison) | streams_table(comparison, runs)
         if stress:
             tables |= {"stress": stress_table(comparison, runs), "classes": class_table(comparison, runs)}
         if stress or orders:

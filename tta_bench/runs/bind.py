@@ -65,8 +65,10 @@ class Binder:
     """Loads what specs name, once each."""
 
     def __init__(self, site: Site, workers: Workers | None = None) -> None:
+        """A binder that gets workers lets them compute: it keeps no weights itself."""
         self.site = site
         self.workers = workers or Workers()
+        self._keeps_weights = workers is None or site.in_process
         self._prepared = Prepared()
         self._models: dict[str, SourceModel] = {}
         self._datasets: dict[str, Dataset] = {}
@@ -83,6 +85,7 @@ class Binder:
     def bind(self, spec: CellSpec, on_cache: OnCache = ignore) -> Work:
         """The work for a spec; UserError if weights, images or settings are missing or wrong."""
         setup, dataset, model = self.setup(spec), self.sized(spec), self.model(spec)
+        self._drop_weights()
         method = registry.installed().load(spec.method)
         source = self.source_images(spec) if method.needs_source else None
         stream = self.stream(spec, on_cache)
@@ -127,10 +130,11 @@ class Binder:
         for spec in rows.values():
             with restored():
                 Adapter(replace(self.setup(spec), device=torch.device("cpu")), shares_weights=True)
+        self._drop_weights()
 
-    def drop_weights(self) -> None:
-        """Free the weights that were loaded so far, for a process that lets workers compute: these load their own."""
-        if not self.site.in_process and not registry.installed().given:
+    def _drop_weights(self) -> None:
+        """Free the weights that were loaded so far, if workers compute: these load their own."""
+        if not self._keeps_weights and not registry.installed().given:
             for model in self._models.values():
                 model.network.to("meta")
 
@@ -202,13 +206,13 @@ class Binder:
             return self._made(spec, scenario, on_cache)
         levels = [(task, level) for task in scenario.tasks_of(spec.tasks) for level in scenario.severities]
         own = [Part(task, self.images(spec, task, level, on_cache)) for task, level in levels]
-        return [*own, *self._extras(spec, scenario, on_cache)]
+        return [*own, *self._extras(spec, scenario, own, on_cache)]
 
-    def _extras(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
+    def _extras(self, spec: CellSpec, scenario: Scenario, own: list[Part], on_cache: OnCache) -> list[Part]:
         """The parts that a scenario adds to the tasks, in the model's input size; listed once."""
         name = (*self._sized_name(spec), scenario.name, spec.tasks, spec.limit)
         if self._last_extras[0] != name:
-            found = scenario.extras(self.material(spec)._replace(dataset=self.sized(spec)))
+            found = scenario.extras(self.material(spec)._replace(dataset=self.sized(spec)), own)
             cached = [self._cached(spec, p.images, f"{spec.suite}-{p.task}", p.task, on_cache) for p in found]
             self._last_extras = name, [replace(part, images=one) for part, one in zip(found, cached, strict=True)]
         return self._last_extras[1]

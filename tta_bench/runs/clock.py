@@ -1,15 +1,13 @@
-"""The live stream of each row: `--stream-speed`, `--clock`, `--busy` and `--backward-cost`."""
+"""The costs of methods that `timing record` measured, for `--clock FILE`."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tta_bench.errors import UserError
-from tta_bench.records.live import BACKWARD, COUNTS, Live
 
 if TYPE_CHECKING:
     from tta_bench.measure.baseline import Baseline
@@ -18,31 +16,7 @@ if TYPE_CHECKING:
     from tta_bench.suites.suite import Suite
 
 
-def lives(suite: Suite, options: RunOptions, rows: Sequence[Row]) -> dict[str, Live | None]:
-    """The live stream of each row by its label; None if the stream waits and the row adapts to every batch."""
-    if not options.stream_speed:
-        shared = Live()
-        costs: dict[str, float] = {}
-    else:
-        backward = BACKWARD if options.backward_cost is None else options.backward_cost
-        shared = Live(options.stream_speed, options.busy or "stale", backward=backward)
-        costs = {}
-        if options.clock not in (None, COUNTS):
-            name, costs = _measured(Path(str(options.clock)), suite, options, rows)
-            shared = replace(shared, clock=name)
-    return {row.label: _live(row, shared, costs.get(row.label)) for row in rows}
-
-
-def _live(row: Row, shared: Live, cost: float | None) -> Live | None:
-    if not shared.speed and row.adapt_every == 1:
-        return None
-    try:
-        return replace(shared, cost=cost, adapt_every=row.adapt_every)
-    except ValueError as error:
-        raise UserError(f"method '{row.label}': {error}") from error
-
-
-def _measured(file: Path, suite: Suite, options: RunOptions, rows: Sequence[Row]) -> tuple[str, dict[str, float]]:
+def measured(file: Path, suite: Suite, options: RunOptions, rows: Sequence[Row]) -> tuple[str, dict[str, float]]:
     """The name of a timing record, and the cost of each of its methods; it must be of this run."""
     from tta_bench.measure import baseline
 

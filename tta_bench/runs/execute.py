@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 import traceback
@@ -19,6 +21,7 @@ from tta_bench.measure import environment
 from tta_bench.papers.baseline import BASELINE
 from tta_bench.records.cell import Cell
 from tta_bench.records.conditions import Conditions
+from tta_bench.records.locks import Try
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import HERE, WORKER, Measured, Record
 from tta_bench.records.spec import CellSpec
@@ -63,16 +66,25 @@ def run_left(specs: Sequence[CellSpec], binder: Binder, store: Store, watcher: W
     return records
 
 
+def _learned(store: Store, site: Site) -> Path:
+    """Where what methods learn from source images is kept: with --cache for all runs that have these packages."""
+    if site.cache is None:
+        return store.prepared
+    packages = json.dumps(environment.versions(), sort_keys=True)
+    return site.cache / "prepared" / hashlib.sha256(packages.encode()).hexdigest()[:16]
+
+
 class Cells:
     """The cells of one folder, run on one site."""
 
-    def __init__(self, binder: Binder, store: Store, watcher: Watcher) -> None:
-        self._binder, self._store, self._watcher = binder, store, watcher
+    def __init__(self, binder: Binder, store: Store, watcher: Watcher, who: Try | None = None) -> None:
+        """A worker says `who` it is: the cells that it starts are noted."""
+        self._binder, self._store, self._watcher, self._who = binder, store, watcher, who
         self._known = KeyCache(store.known, binder.site)
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
         self._alarms = Alarms(store, watcher)
-        self._prepared = Prepared(store.prepared)
+        self._prepared = Prepared(_learned(store, binder.site))
 
     def find_or_run(self, spec: CellSpec, require: Callable[[Cell], None] = lambda cell: None) -> Record | None:
         """Find a cell, or run and save it; the watcher hears which. None while another process runs it.
@@ -86,6 +98,8 @@ class Cells:
             record = self._find(work.cell, is_ours)
             is_new = record is None and is_ours
             if is_new:
+                if self._who:
+                    self._store.note_try(work.cell.identity, self._who)
                 self._watcher.on_start(spec, len(work.stream.order))
                 record = self._store.save(*self._run(work))
                 self._source_seconds.add(record)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, Field, dataclass, fields, replace
+from dataclasses import KW_ONLY, Field, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tta_bench import settings as method_settings
 from tta_bench.checked import readers as read
 from tta_bench.checked.options import GROUPS, OUT, WHAT, WHERE, flag_of, option, part, read_all, read_one
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import BACKWARD, BUSY, COUNTS, Busy
 from tta_bench.runs.site import Site
@@ -144,13 +144,9 @@ class RunOptions(Site, Asked):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> RunOptions:
-        """The options with these names and values, among which may be settings of the scenario."""
-        known = scenario_settings()
-        chosen = {name: value for name, value in given.items() if name in known and value is not None}
-        own = {name: value for name, value in given.items() if name not in known}
-        for name in own:
-            if name not in KNOWN:
-                raise UserError(f"run has no option '{name}'{did_you_mean(name, KNOWN)}")
+        """The options among these names and values, and settings of the scenario; other names are not for `run`."""
+        own = {name: value for name, value in given.items() if name in NAMES}
+        chosen = {name: given[name] for name in scenario_settings() if given.get(name) is not None}
         if chosen:
             own["scenario"] = _with_settings(own.get("scenario") or "normal", chosen)
         return cls(**own)
@@ -165,12 +161,6 @@ class RunOptions(Site, Asked):
     def protocol(self) -> Scenario:
         """The scenario as the object that makes streams."""
         return cast(Scenario, self.scenario) if self.scenario else Normal()
-
-    def for_suite(self, suite: Suite) -> RunOptions:
-        """The options with the suite's scenario, unless they have one."""
-        if self.scenario or not suite.scenario:
-            return self
-        return replace(self, scenario=scenario_of(suite.scenario))
 
     @property
     def overrides(self) -> dict[str, method_settings.Settings]:
@@ -205,7 +195,7 @@ def scenario_settings() -> dict[str, tuple[Field[Any], list[str]]]:
     return found
 
 
-KNOWN = frozenset((*NAMES, *scenario_settings()))  # what `RunOptions.of` takes
+KNOWN = (*NAMES, *scenario_settings())  # what `RunOptions.of` takes
 
 
 def _with_settings(scenario: str | Scenario, settings: Mapping[str, Any]) -> Scenario:

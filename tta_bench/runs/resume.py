@@ -1,9 +1,8 @@
-"""Finds finished cells without torch, and runs the rest."""
+"""Finds finished cells, without torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tta_bench.errors import UserError
 from tta_bench.measure.verified import verified
@@ -13,41 +12,6 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.key_cache import KeyCache
 from tta_bench.runs.site import Site
-from tta_bench.runs.watcher import Watcher
-
-if TYPE_CHECKING:
-    from tta_bench.runs.bind import Binder
-
-
-def run_specs(
-    specs: Sequence[CellSpec],
-    site: Site,
-    store: Store,
-    watcher: Watcher,
-    binder: Binder | None = None,
-    known: Mapping[str, Record] | None = None,
-) -> list[Record]:
-    """Run every cell that is not in the store; returns the records of all, in the order of the specs.
-
-    `binder` is the site's binder, if one has loaded something already; `known` is what `finished` has found.
-    """
-    found = dict(finished(specs, site, store) if known is None else known)
-    for spec in specs:
-        if spec.digest in found:
-            watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
-    left = [spec for spec in specs if spec.digest not in found]
-    if left:
-        from tta_bench.runs.bind import Binder
-        from tta_bench.runs.execute import run_left
-        from tta_bench.runs.source_check import warn
-
-        binder = binder or Binder(site)
-        try:
-            warn(left, binder, store, watcher)
-            found |= run_left(left, binder, store, watcher)
-        finally:
-            binder.workers.close()
-    return [found[spec.digest].labelled(spec.label) for spec in specs]
 
 
 def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, Record]:

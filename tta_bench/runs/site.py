@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tta_bench.checked import readers as read
 from tta_bench.checked.options import option, read_all
 from tta_bench.errors import UserError
 
 _READERS = "processes that read images (default: one per core, if images are on disk)"
-_CACHE = "cache decoded images here, so that later methods load faster"
+_CACHE = (
+    "keep decoded images here, and what methods learn from source images, so that later methods and runs start faster"
+)
 _DATA_ROOT = "folder that holds the datasets (default: {default}; $TTA_BENCH_DATA changes it)"
 _TIME_LIMIT = (
     "longest time for one cell, as 90s, 30m or 2h "
@@ -50,14 +50,8 @@ class Site:
     time_limit: float | None = option(None, _TIME_LIMIT, read.seconds)  # in seconds
     in_process: bool = option(_in_process, _IN_PROCESS, read.flag)
 
-    def to_json(self) -> dict[str, Any]:
-        return {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self).items()}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Site:
-        site = cls(**content)
-        read_all(site)
-        return site
+    def __post_init__(self) -> None:
+        read_all(self)
 
 
 def refuse_unwritable_cache(cache: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from tta_bench import registry, settings
@@ -13,12 +13,12 @@ from tta_bench.checked.options import part
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.models.names import findable
 from tta_bench.records.asked import Asked
-from tta_bench.records.live import Live
+from tta_bench.records.live import BACKWARD, COUNTS, Live
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.clock import lives
+from tta_bench.runs import clock, tuned
 from tta_bench.runs.options import RunOptions
 from tta_bench.streams.scenarios import protocol, scenario_of
-from tta_bench.suites.suite import CHOICES, Suite
+from tta_bench.suites.suite import CHOICES, Suite, load
 
 BY_TASK = "by-task"  # a suite's model if each task has its own source model
 
@@ -30,6 +30,40 @@ def read_spec(content: object, where: str = "request") -> CellSpec:
     return spec
 
 
+def requested(options: RunOptions) -> tuple[Suite, list[CellSpec], dict[str, str]]:
+    """The suite, all cells that are requested, and by label a sentence on how settings were chosen."""
+    suite, options, chosen = resolve(options)
+    return suite, specs(suite, options), chosen
+
+
+def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
+    """The suite, the options with the settings of `--settings`, and by label a sentence on how those were chosen.
+
+    `--set` goes before `--settings`.
+    """
+    suite = load(options.suite) if isinstance(options.suite, str) else options.suite
+    if options.settings is None:
+        return suite, options, {}
+    labels = tuple(options.methods or suite.methods)
+    found = {label: entry for label, entry in tuned.read(Path(options.settings)).items() if label in labels}
+    if not found:
+        raise UserError(f"--settings {options.settings}: has no settings for {', '.join(labels)}")
+    given = options.overrides
+    overrides = {**given, **{label: {**entry.settings, **given.get(label, {})} for label, entry in found.items()}}
+    changed = replace(options, set=overrides, settings=None)
+    chosen = {label: entry for label, entry in found.items() if overrides[label] == entry.settings}
+    rows = {label: row_of(label, suite, changed).label for label in chosen}
+    tasks = options.tasks or suite.tasks
+    return suite, changed, {rows[label]: entry.sentence(rows[label], suite, tasks) for label, entry in chosen.items()}
+
+
+def in_scenario(suite: Suite, options: RunOptions) -> RunOptions:
+    """The options with the suite's scenario, unless they have one."""
+    if options.scenario or not suite.scenario:
+        return options
+    return replace(options, scenario=scenario_of(suite.scenario))
+
+
 def specs(suite: Suite, options: RunOptions) -> list[CellSpec]:
     """All requested cells, stream by stream: a stream's methods follow each other, so its images are read once."""
     return [spec for point in points(suite, options) for spec in _specs(*point)]
@@ -38,7 +72,7 @@ def specs(suite: Suite, options: RunOptions) -> list[CellSpec]:
 def points(suite: Suite, options: RunOptions) -> list[tuple[Suite, RunOptions]]:
     """The suite and the options at each value of its sweep; a value of the command line is the only one."""
     refuse_misnamed(suite, options)
-    chosen, options = options.scenario, options.for_suite(suite)
+    chosen, options = options.scenario, in_scenario(suite, options)
     fixed = {"batch_size": options.protocol.batch_size, **dict.fromkeys(CHOICES, chosen)}
     for axis, values in (suite.sweep or {}).items():
         if (fixed.get(axis) or getattr(options, axis, None)) is None:
@@ -64,6 +98,27 @@ def _specs(suite: Suite, options: RunOptions) -> list[CellSpec]:
         for seed in options.seeds or suite.seeds
         for row in rows
     ]
+
+
+def lives(suite: Suite, options: RunOptions, rows: Sequence[Row]) -> dict[str, Live | None]:
+    """The live stream of each row by its label; None if the stream waits and the row adapts to every batch."""
+    shared, costs = Live(), dict[str, float]()
+    if options.stream_speed:
+        backward = BACKWARD if options.backward_cost is None else options.backward_cost
+        shared = Live(options.stream_speed, options.busy or "stale", backward=backward)
+        if options.clock not in (None, COUNTS):
+            name, costs = clock.measured(Path(str(options.clock)), suite, options, rows)
+            shared = replace(shared, clock=name)
+    return {row.label: _live(row, shared, costs.get(row.label)) for row in rows}
+
+
+def _live(row: Row, shared: Live, cost: float | None) -> Live | None:
+    if not shared.speed and row.adapt_every == 1:
+        return None
+    try:
+        return replace(shared, cost=cost, adapt_every=row.adapt_every)
+    except ValueError as error:
+        raise UserError(f"method '{row.label}': {error}") from error
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,7 @@ from tta_bench.checked import parse, validate
 from tta_bench.errors import UserError
 from tta_bench.files import write_whole
 from tta_bench.notes import warning
-from tta_bench.runs.options import RunOptions
-from tta_bench.runs.spec import row_of
-from tta_bench.settings import Settings
-from tta_bench.suites.suite import Suite, load
+from tta_bench.suites.suite import Suite
 
 ACCURACY = "accuracy"
 HEAD = "# Written by `tta-bench tune`; `tta-bench run --settings FILE` uses these settings and reports say so.\n"
@@ -131,37 +128,6 @@ def add(file: Path, method: str, found: Tuned) -> Tuned:
         text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
         write_whole(file, (HEAD + text).encode())
     return found
-
-
-def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
-    """The suite, the options with tuned settings, and by label a sentence on how those were chosen."""
-    suite = load(options.suite) if isinstance(options.suite, str) else options.suite
-    return suite, *with_tuned(options, suite)
-
-
-def with_tuned(options: RunOptions, suite: Suite) -> tuple[RunOptions, dict[str, str]]:
-    """Options with the settings of `--settings` for each of its methods that runs; `--set` goes before it.
-
-    Also a sentence on how settings were chosen, by label.
-    """
-    if options.settings is None:
-        return options, {}
-    labels = tuple(options.methods or suite.methods)
-    found = {label: entry for label, entry in read(Path(options.settings)).items() if label in labels}
-    if not found:
-        raise UserError(f"--settings {options.settings}: has no settings for {', '.join(labels)}")
-    overrides: dict[str, Settings] = dict(options.overrides)
-    chosen: dict[str, Tuned] = {}
-    for label, entry in found.items():
-        given: Settings = overrides.get(label, {})
-        overrides[label] = {**entry.settings, **given}
-        if overrides[label] == entry.settings:  # else they are not the chosen ones
-            chosen[label] = entry
-    changed = replace(options, set=overrides, settings=None)
-    tasks = options.tasks or suite.tasks
-    return changed, {
-        label: entry.sentence(row_of(label, suite, changed).label, suite, tasks) for label, entry in chosen.items()
-    }
 
 
 def _conditions(found: Tuned) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class Watcher:
         """All cells that are left are run by other processes."""
 
     def on_queue(self, workers: int, why: str) -> None:
-        """So many workers wait for a place on their cluster, and why, if it says so; asked every few seconds."""
+        """So many workers wait for a place on their cluster, and why, if it says so; 0 once none waits any more."""
 
     def on_warning(self, text: str) -> None:
         """A warning for readers of the results."""

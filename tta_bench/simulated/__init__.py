@@ -19,6 +19,7 @@ It cannot tell the truth about
 - memory: counts have CUDA's blocks of 512 bytes, not its fragments, workspaces and contexts; nothing runs out;
 - streams: only reads of unfinished results are noticed, not memory that is reused too early;
 - autocast inside torch's own Python functions: their arguments are cast, not each step;
+- files: `torch.load` puts a saved tensor back on its GPU, whatever `map_location` says;
 - threads: only the thread that switched it on has GPUs. A backward pass runs in that thread, too.
 `model.to("cuda")` makes new parameters, where CUDA keeps the old ones, and `type(tensor) is Tensor` does not hold.
 """
@@ -39,7 +40,7 @@ from tta_bench.gpus import SIMULATED
 from tta_bench.simulated.functions import Functions, Generators
 from tta_bench.simulated.machine import NAME, Machine
 from tta_bench.simulated.operations import Operations
-from tta_bench.simulated.tensor import Simulated
+from tta_bench.simulated.tensor import Simulated, loaded
 
 __all__ = ["NAME", "Simulated", "SimulatedGpus", "is_on", "switch_on_if_asked"]
 
@@ -68,6 +69,7 @@ class SimulatedGpus(Machine):
             self._put(home, "_foreach_supported_types", [*home._foreach_supported_types, Simulated])
         self._patches.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(x, device="cuda") is then a copy that modes see
+        self._patches.enter_context(torch.serialization.safe_globals([loaded]))  # as CUDA's tensors are
         operations = Operations(self)
         self._put(self, "run", operations.run)
         self._patches.enter_context(Functions(self))

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from tta_bench.simulated import lists
+from tta_bench.simulated import lists, orders
 from tta_bench.simulated.machine import Machine, line
 from tta_bench.simulated.streams import merge
 from tta_bench.simulated.tensor import Simulated, held
@@ -73,15 +73,18 @@ class Operations(TorchDispatchMode):
         if on_gpu and rounds_to_tf32(name):
             plain, named = tree_map(_as_tf32, (plain, named))
         draws = on_gpu and torch.Tag.nondeterministic_seeded in func.tags
+        is_free = self.machine.is_unordered and on_gpu and not torch.are_deterministic_algorithms_enabled()
         with self._own_draws(gpu) if draws else nullcontext():
+            found = orders.shuffled(func, name, plain, named, self._noise) if is_free else None
+            if found is not None:
+                return found
             found = func(*plain, **named)
-        is_free = not torch.are_deterministic_algorithms_enabled()
-        if self.machine.is_unordered and on_gpu and is_free and name in lists.UNORDERED:
-            tree_map(self._reorder, found)
+        if is_free and name in lists.UNORDERED:
+            tree_map(self._move_last_bit, found)
         return found
 
-    def _reorder(self, value: Any) -> None:
-        """What another order of summation does: a last bit more or less."""
+    def _move_last_bit(self, value: Any) -> None:
+        """What another order of summation does where the terms are not known: a last bit more or less."""
         if isinstance(value, Tensor) and value.is_floating_point():
             sign = torch.randint(-1, 2, value.shape, generator=self._noise).to(value.dtype)
             value.add_(value * sign * torch.finfo(value.dtype).eps)

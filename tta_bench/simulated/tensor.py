@@ -107,7 +107,7 @@ class Simulated(_Base):  # type: ignore[misc]
         return f"{str(self.held)[:-1]}, device='{self.gpu}')"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _loaded, (self.held, self.gpu, self.requires_grad)
+        return loaded, (self.held, self.gpu, self.requires_grad)
 
     def __deepcopy__(self, copies: dict[int, Any]) -> Any:
         if not self.is_leaf and _get_current_function_mode_stack():  # a mode may have its own way
@@ -122,7 +122,8 @@ class Simulated(_Base):  # type: ignore[misc]
         return copies[id(self)]
 
 
-def _loaded(held: Tensor, gpu: torch.device, requires_grad: bool) -> Any:
+def loaded(held: Tensor, gpu: torch.device, requires_grad: bool) -> Any:
+    """A tensor from a file."""
     return Simulated(held, gpu).requires_grad_(requires_grad)
 
 

@@ -23,7 +23,7 @@ from tta_bench.report.render import csv_text
 from tta_bench.report.rows import Comparison, by_table, compare
 from tta_bench.report.runs import Runs
 from tta_bench.report.stress import class_table
-from tta_bench.report.tables import accuracy_table, layout, orders_table, stress_table
+from tta_bench.report.tables import accuracy_table, layout, orders_table, streams_table, stress_table
 from tta_bench.report.values import Table, Value
 from tta_bench.verify.findings import Audit
 
@@ -157,8 +157,10 @@ def _intervals(comparison: Comparison, runs: Runs) -> Table:
 
 
 def _texts(comparison: Comparison, runs: Runs, names: Set[str]) -> dict[str, str]:
-    """The content of tables by file name; for --stress and --orders only if such a file exists."""
+    """The content of tables by file name; for --stress, --orders and composed streams only if such a file exists."""
     tables = layout(comparison)
+    if "streams.csv" in names:
+        tables |= streams_table(comparison, runs)
     if "orders.csv" in names:
         tables["orders"] = orders_table(comparison)
     if "stress.csv" in names:

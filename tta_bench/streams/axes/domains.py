@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tta_bench.checked.options import option
-from tta_bench.checked.readers import BadValue, positive, ratio
+from tta_bench.checked.readers import BadValue, positive, ratio, whole
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, some
 from tta_bench.streams.axes.base import Choice, Names, Segment
@@ -31,6 +31,7 @@ class Domains(Choice):
     joins_tasks: ClassVar[bool] = True
     severities: ClassVar[tuple[int | None, ...]] = (None,)
     spreads_limit: ClassVar[bool] = False
+    cuts_tasks: ClassVar[bool] = False  # whether `join` cuts what was put in order
 
     def segments(self, parts: Sequence[Ints], tasks: Sequence[int], names: Names) -> list[Segment]:
         """One visit of all tasks, in the order `tasks`."""
@@ -113,6 +114,7 @@ class RisingOneByOne(Domains):
 class Dynamic(Domains):
     word = "dynamic"
     about = "each task cut into a few pieces of random length that alternate"
+    cuts_tasks = True
 
     delta: float = option(1.0, "of the Dirichlet distribution of lengths; small: uneven", ratio)
     pieces: int = option(3, "slots that each task is spread over", positive)
@@ -139,6 +141,7 @@ class Dynamic(Domains):
 class DynamicUniform(Domains):
     word = "dynamic-uniform"
     about = "a random task shows a random part of what it has left, until nothing is left"
+    cuts_tasks = True
 
     unit: int = option(64, "images in the unit of length: use the batch size", positive)
 
@@ -208,6 +211,17 @@ class Remember(Choice):
     about = "before the first task and after each, the method predicts N clean images without adapting (a probe)"
 
     images: int = option(None, "N", positive, metavar="256")
+    every: int = option(0, "also after so many images of a task, a multiple of the batch size; 0: not within", whole)
+
+    def between(self, pieces: Sequence[Ints], clean: Ints) -> list[Ints]:
+        """The pieces of a lap with the probe after each, or after each `every` images."""
+        import numpy as np
+
+        found: list[Ints] = []
+        for one in pieces:
+            step = self.every or len(one) + 1
+            found += [part for own in np.split(one, range(step, len(one), step)) for part in (own, clean)]
+        return found
 
 
 @dataclass(frozen=True)
