@@ -61,23 +61,21 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--network resnet20 or vit-small belongs to train-source cifar10 and cifar100")
     if args.prompts is not None:
         return _train_prompts(args)
-    base = args.model or sources.OFFICE_HOME_MODEL
-    trainings: dict[str, tuple[Callable[[Recipe, Target], float], Recipe]] = {
+    embedded: dict[str, tuple[Callable[..., float], Recipe]] = {
         "digits": (sources.train_digits, sources.DIGITS_RECIPE),
         "digit-pairs": (sources.train_digit_pairs, sources.DIGIT_PAIRS_RECIPE),
-        "office-home": (
-            partial(sources.train_office_home, args.domain, args.data_root, base),
-            sources.OFFICE_HOME_RECIPE,
-        ),
     }
     if args.network:
-        classes, network = int(args.data.removeprefix("cifar")), NETWORKS[args.network]
-        trainings[args.data] = partial(train_cifar, classes, args.network, args.data_root), network.recipe
-    train, recipe = trainings[args.data]
+        classes = int(args.data.removeprefix("cifar"))
+        embedded[args.data] = (
+            partial(train_cifar, classes, args.network, args.data_root),
+            NETWORKS[args.network].recipe,
+        )
+    train, recipe = embedded.get(args.data, (None, sources.OFFICE_HOME_RECIPE))
     recipe = replace(recipe, seed=args.seed, epochs=args.epochs or recipe.epochs)
     name = f"{args.data}_{args.network}" if args.network else f"{args.data}_vit"
     default = Path(f"{name.replace('-', '_')}.safetensors")
-    out: Path = args.out or (sources.office_home_out(args.data_root, args.domain) if args.domain else default)
+    out: Path = args.out or (default if train else sources.office_home_out(args.data_root, args.domain))
     console, finished = options.console(), 0
 
     def on_epoch(done: int, total: int, loss: float) -> None:
@@ -88,7 +86,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         with progress(console, "epochs", LINES) as bar:
             target = Target(out, environment.started(args.device), on_epoch, args.fresh)
-            accuracy = train(recipe, target)
+            if train:
+                accuracy = train(recipe, target)
+            else:
+                base = args.model or sources.OFFICE_HOME_MODEL
+                accuracy = sources.train_office_home(args.domain, args.data_root, base, recipe, target)
     except KeyboardInterrupt:
         if finished:  # by this command; epochs of an earlier one are kept as well
             again = "the same command again without --fresh" if args.fresh else "the same command again"
