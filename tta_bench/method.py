@@ -111,6 +111,13 @@ class Method(ABC):
         """Logits [B, num_classes] of the model as adapted so far; does not affect later `adapt` calls."""
         return self.features(batch)["logits"]
 
+    def known_scores(self, logits: Tensor) -> Tensor | None:
+        """A score [B] for each image of the last batch, higher if it shows a class that the model knows.
+
+        Gets the logits that `adapt` or `predict` returned. None: streams with unknown classes use the entropy.
+        """
+        return None
+
     def prepare(self, source_batches: Iterable[Tensor], labels: Iterable[Tensor] | None = None) -> None:
         """Learn what the method needs from source batches; changes no adapted tensor, unless `prepare_adapts` says so.
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.photos import npm_cifar10
+from tests.support import trees
 from tests.support.cli import Cli
 from tta_bench.corruptions import corrupt
 from tta_bench.datasets import cifar, cifar_train_c, open_dataset
@@ -171,3 +172,20 @@ def test_the_npm_package_becomes_the_authors_layout(
     assert np.array_equal(train.read(np.array([6]))[0], rows["data_batch_2"][2].reshape(32, 32, 3).transpose(2, 0, 1))
     assert list(train.labels) == [row % 10 for row in range(20)]
     assert "train: 20 images" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("has_train", [False, True])
+def test_check_names_the_source_images(cli: Cli, tmp_path: Path, has_train: bool) -> None:
+    """The clean images that streams are made from, unless the train images are there."""
+    home = trees.cifar_c(tmp_path)
+    np.save(home / "original.npy", np.zeros((20, 32, 32, 3), np.uint8))
+    if has_train:
+        write(tmp_path)
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "name: mine\nabout: a test\nmodel: digits-vit\nbatch_size: 8\ntasks: [fog]\n"
+        "data: {kind: cifar-c, classes: 10, severity: 5, allow_partial: true}\nmethods: {eata: {}}\n"
+    )
+    _, shown, _ = cli("check", "--suite", suite, "--data-root", tmp_path)
+    place = "cifar-10-batches-py/data_batch_1 and 4 more" if has_train else "CIFAR-10-C/original.npy and 1 more"
+    assert f"source images: 20 images of {tmp_path}/{place}".replace(" ", "") in "".join(shown.split())

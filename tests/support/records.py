@@ -125,6 +125,25 @@ def predict(correct: Any, *, index: Any = None, label: Any = None, task: Any = N
     )
 
 
+def mixed(correct: Any, *, unknown: Any, confidence: Any = None, task: Any = None) -> Predictions:
+    """Predictions with these images of known classes, and others at the places `unknown` of the stream.
+
+    `confidence` and `task` are those of the known images, then of the unknown ones.
+    """
+    count = len(correct) + len(unknown)
+    place = np.concatenate([np.setdiff1d(np.arange(count), unknown), unknown]).argsort()
+    all_right = predict([*correct, *([False] * len(unknown))], task=task)
+    label = np.concatenate([all_right.label[: len(correct)], np.full(len(unknown), -1, np.int32)])
+    prediction = np.concatenate([all_right.prediction[: len(correct)], np.full(len(unknown), 7, np.int32)])
+    sure = all_right.confidence if confidence is None else np.asarray(confidence, np.float32)
+    rows = {
+        **{name: getattr(all_right, name) for name in ("task", "in_top5", "entropy", "brier")},
+        **{"label": label, "prediction": prediction, "confidence": sure, "energy": sure},
+        "own_score": np.full(count, np.nan, np.float32),
+    }
+    return Predictions.of_columns({"index": np.arange(count, dtype=np.int32), **{k: v[place] for k, v in rows.items()}})
+
+
 def keep(store: Store, record: Record, predictions: Predictions | None = None) -> Record:
     """Save a record with its predictions, or with made ones that have its accuracies; its scores follow from them."""
     if record.status != "done":

@@ -85,7 +85,8 @@ def _same(new: Submission, mine: Record, old: Submission, theirs: Record) -> boo
         return True
     if mine.scores.task_top1 != theirs.scores.task_top1:  # most rows differ here: their files need no reading
         return False
-    return np.array_equal(new.store.predictions(mine).prediction, old.store.predictions(theirs).prediction)
+    one, other = new.store.predictions(mine), old.store.predictions(theirs)
+    return np.array_equal(one.whole("prediction"), other.whole("prediction"))
 
 
 def weights_of(suite: str, board: Sequence[Submission]) -> set[str]:

@@ -87,7 +87,9 @@ def collect(runs: Runs, filters: Sequence[choose.Filter] = (), metrics: Sequence
 def _run(label: str, record: Record, runs: Runs, columns: Sequence[Column]) -> Run:
     cell, done = record.cell, record.status == "done"
     line = frames.line(label, cell.spec.tasks[0], record, columns)
-    numbers = [column.key for column in at("frame", (*COLUMNS, *columns)) if column.digits is not None]
+    numbers = [
+        column.key for column in at("frame", (*COLUMNS, *columns)) if column.digits is not None and column.key in line
+    ]
     conditions = {key: value for key, value in line.items() if key not in {*numbers, *_OWN} and value is not None}
     moment = datetime.fromisoformat(record.finished_at).timestamp() if record.finished_at else 0.0
     return Run(
@@ -125,15 +127,11 @@ def _curves(record: Record, predictions: Predictions) -> dict[str, Series]:
     ends = curves.batch_ends(record)
     sizes = np.diff(ends, prepend=0)
     milliseconds = 1000 * np.asarray(record.measured.batch_seconds) / sizes
-
-    def mean(values: NDArray[Any]) -> NDArray[np.float64]:
-        return np.add.reduceat(values.astype(np.float64), ends - sizes) / sizes
-
     found = {
-        "running_accuracy": curves.running(predictions.correct, ends),
-        "batch_accuracy": 100 * mean(predictions.correct),
-        "confidence": mean(predictions.confidence),
-        "entropy": mean(predictions.entropy),
+        "running_accuracy": curves.running(predictions, ends),
+        "batch_accuracy": 100 * curves.by_batch(predictions, predictions.correct, ends),
+        "confidence": curves.by_batch(predictions, predictions.confidence, ends),
+        "entropy": curves.by_batch(predictions, predictions.entropy, ends),
         "adapt_ms_per_image": np.where(milliseconds > 0, milliseconds, np.nan),
     }
     return {name: _series(ends, values) for name, values in found.items()}

@@ -77,7 +77,7 @@ def line(row: Row, number: int, stream: str, store: Store) -> Curve | None:
     if not done:
         return None
     ends = batch_ends(done[0])
-    curves = np.array([running(store.predictions(record).correct, batch_ends(record)) for record in done])
+    curves = np.array([running(store.predictions(record), batch_ends(record)) for record in done])
     return Curve(
         label=row.label,
         number=number,

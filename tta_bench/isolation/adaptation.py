@@ -118,12 +118,13 @@ class Pass:
         is_frozen = freeze is not None and self._images >= freeze
         turn = self._timetable.next(is_frozen=is_frozen or len(self._laps) in self.session.setup.probes)
         if turn == "adapt":
-            logits = self._adapt(batch)
+            logits, score = self._adapt(batch)
         else:
             with self.counted.paused():
                 logits = self._standby.predict(batch, is_busy=turn == "busy")
+                score = self.session.known_scores(logits)
             self._laps.append(0.0)
-        found = answer_of(logits, len(batch), self.session.setup.num_classes, after=self._images)
+        found = answer_of(logits, len(batch), self.session.setup.num_classes, after=self._images, score=score)
         self._images += len(batch)
         self.start.keep(batch, found)
         self._last = batch
@@ -134,7 +135,7 @@ class Pass:
         """How often the method itself has returned to the source weights."""
         return self._resets + self.session.method.resets
 
-    def _adapt(self, batch: Tensor) -> Tensor:
+    def _adapt(self, batch: Tensor) -> tuple[Tensor, Tensor | None]:
         counted, method = self.counted, self.session.method
         if self._timetable.may_miss:
             self._standby.start()
@@ -142,11 +143,12 @@ class Pass:
         before = counted.sample_forwards, counted.sample_backwards
         with self._watch.step(batch), self._adapting:
             logits = self.session.adapt(batch)
+            score = self.session.known_scores(logits)
         self._timetable.spend(counted.sample_forwards - before[0], counted.sample_backwards - before[1], len(batch))
         self._laps.append(self._adapting.laps[-1])
         if method.resets > resets:
             self._reset_batches.append(len(self._laps) - 1)
-        return logits
+        return logits, score
 
     def measured(self) -> Measured:
         """What was measured over all batches so far, one at least."""

@@ -91,6 +91,11 @@ class Adapter:
         with autocast(self.setup.device, self.setup.amp):
             return self.method.adapt(batch)
 
+    @torch.no_grad()
+    def known_scores(self, logits: Tensor) -> Tensor | None:
+        """The method's own score of the images behind these logits, higher for known classes."""
+        return self.method.known_scores(logits)
+
 
 def _require_predict(method: Method, live: Live, *, skips: bool) -> None:
     """Refuse a method that could not answer a batch without adapting."""

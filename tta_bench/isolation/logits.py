@@ -19,7 +19,7 @@ TOP = 5
 class Answer:
     """A method's answers for the images of one batch."""
 
-    table: NDArray[np.float32]  # rows: prediction, confidence, entropy, then the top classes, best first
+    table: NDArray[np.float32]  # rows: prediction, confidence, entropy, energy, own score, then the top classes
     probabilities: NDArray[np.float32]  # a row for each class
 
     @property
@@ -35,13 +35,26 @@ class Answer:
         return np.asarray(self.table[2])
 
     @property
+    def energy(self) -> NDArray[np.float32]:
+        return np.asarray(self.table[3])
+
+    @property
+    def own_score(self) -> NDArray[np.float32]:
+        """NaN for a method that has none."""
+        return np.asarray(self.table[4])
+
+    @property
     def top(self) -> NDArray[np.int32]:
-        return np.asarray(self.table[3:], np.int32)
+        """Best first."""
+        return np.asarray(self.table[5:], np.int32)
 
 
 @torch.no_grad()
-def answer_of(logits: object, images: int, num_classes: int, *, after: int) -> Answer:
-    """The answer in these logits; CellFailed, with the number of images before, if they are not plain and finite."""
+def answer_of(logits: object, images: int, num_classes: int, *, after: int, score: object = None) -> Answer:
+    """The answer in these logits, with a method's own score of the images, if it has one.
+
+    CellFailed, with the number of images before, if they are not plain and finite.
+    """
     expected = (images, num_classes)
     if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
@@ -51,13 +64,21 @@ def answer_of(logits: object, images: int, num_classes: int, *, after: int) -> A
         raise CellFailed(f"adapt returned a {type(logits).__name__} of {logits.dtype}, expected floats in a Tensor")
     if logits.requires_grad:
         raise CellFailed("adapt returned logits with a graph: detach them")
+    if score is not None and not (isinstance(score, Tensor) and tuple(score.shape) == (images,)):
+        got = tuple(score.shape) if isinstance(score, Tensor) else type(score).__name__
+        raise CellFailed(f"known_scores returned {got} after {after} images, expected scores of shape {(images,)}")
     p = logits.float().softmax(1)
     confidence, prediction = p.max(1)
     top = logits.topk(min(TOP, num_classes), 1).indices
+    own = torch.full_like(confidence, torch.nan) if score is None else score.detach()
     finite = torch.isfinite(logits).all(1)
     # One transfer per batch: a GPU would wait for each.
-    rows = [finite, prediction, confidence, torch.special.entr(p).sum(1), *top.T]
+    entropy, energy = torch.special.entr(p).sum(1), logits.float().logsumexp(1)
+    rows = [finite, prediction, confidence, entropy, energy, own, *top.T]
     table = torch.cat([torch.stack([row.float() for row in rows]), p.T]).cpu().numpy()
     if not table[0].all():
         raise CellFailed(f"adapt returned NaN or infinite logits after {after} images")
-    return Answer(table[1 : len(rows)], table[len(rows) :])
+    found = Answer(table[1 : len(rows)], table[len(rows) :])
+    if score is not None and not np.isfinite(found.own_score).all():
+        raise CellFailed(f"known_scores returned NaN or infinite scores after {after} images")
+    return found

@@ -18,12 +18,13 @@ class Scorer:
 
     def __init__(self) -> None:
         self.images = 0
+        self.known = 0  # images whose class the model knows
         self.hits = 0
         self._parts: list[dict[str, NDArray[Any]]] = []  # columns of Predictions for each batch
 
     @property
     def accuracy(self) -> float:
-        return self.hits / max(self.images, 1)
+        return self.hits / max(self.known, 1)
 
     def add(self, indices: NDArray[np.int64], label: NDArray[np.int64], answer: Answer) -> None:
         """Score the answers for these images."""
@@ -36,16 +37,19 @@ class Scorer:
             "confidence": answer.confidence.copy(),
             "entropy": answer.entropy.copy(),
             "brier": brier_scores(answer.probabilities, label),
+            "energy": answer.energy.copy(),
+            "own_score": answer.own_score.copy(),
         }
         self._parts.append(part)
         self.images += len(indices)
+        self.known += int((label >= 0).sum())
         self.hits += int((answer.prediction == label).sum())
 
     def predictions(self, stream: Stream | None = None) -> Predictions:
         """The prediction for each image, with its task in the stream; without a stream, there is one task."""
         columns = {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
         if stream is None:
-            return Predictions(**columns, task=np.zeros(self.images, np.int16))
+            return Predictions.of_columns({**columns, "task": np.zeros(self.images, np.int16)})
         names = {name: number for number, name in enumerate(dict.fromkeys(stream.tasks))}
         task = np.array([names[name] for name in stream.task_of(columns["index"])], np.int16)
-        return Predictions(**columns, task=task)
+        return Predictions.of_columns({**columns, "task": task})

@@ -11,10 +11,10 @@ Floats = NDArray[np.float64]
 def brier_scores(probabilities: NDArray[np.floating], label: NDArray[np.integer]) -> NDArray[np.float32]:
     """The Brier score of each image over all classes (a row each), in [0, 2]: the squared distance from the truth.
 
-    A label beyond the classes is an image that shows none of them: any probability is too much.
+    A label outside the classes is an image that shows none of them: any probability is too much.
     """
     gap = probabilities.astype(np.float64)
-    known = np.flatnonzero(label < len(gap))
+    known = np.flatnonzero((label >= 0) & (label < len(gap)))
     gap[label[known], known] -= 1
     return np.asarray((gap**2).sum(0), np.float32)
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.measure.open_set import separations
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record, Scores
 
@@ -50,7 +51,7 @@ def _same(score: object, recorded: object) -> bool:
 
 def scores_of(predictions: Predictions, tasks: Sequence[str]) -> Scores:
     """The scores of a record: the only place that computes them from predictions."""
-    correct, samples = predictions.correct, len(predictions)
+    correct = predictions.correct
     top1 = _share(correct)
     if len(tasks) == 1:
         by_task = {tasks[0]: top1}
@@ -58,12 +59,21 @@ def scores_of(predictions: Predictions, tasks: Sequence[str]) -> Scores:
         parts = {name: correct[predictions.task == number] for number, name in enumerate(tasks)}
         by_task = {name: _share(part) for name, part in parts.items() if len(part)}
     return Scores(
-        samples=samples,
+        samples=predictions.images,
         top1=top1,
         top5=_share(predictions.in_top5),
         task_top1=by_task,
         ece=expected_calibration_error(predictions.confidence, correct),
+        open=_open(predictions, tasks),
     )
+
+
+def _open(predictions: Predictions, tasks: Sequence[str]) -> dict[str, dict[str, float]]:
+    """What tells known from unknown images, task by task."""
+    if predictions.unknown is None:
+        return {}
+    parts = {name: predictions.of_task(number) for number, name in enumerate(tasks)}
+    return {name: separations(part, part.unknown) for name, part in parts.items() if len(part) and part.unknown}
 
 
 def _share(marks: NDArray[np.bool_]) -> float:

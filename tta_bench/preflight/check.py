@@ -95,7 +95,10 @@ def _try_methods(found: CheckResults, rows: Sequence[Row], probe: CellSpec, bind
     known = {result.text for result in found if not result.ok}
     has_source = True
     if any(registry.installed().load(row.method).needs_source for row in rows):
-        source = found.note("source images", lambda: binder.source_images(probe), lambda s: f"{len(s.ids):,} images")
+        places = _places(binder.dataset(probe), probe.tasks[0])
+        source = found.note(
+            "source images", lambda: binder.source_images(probe), lambda s: f"{len(s.ids):,} images{places}"
+        )
         has_source = source is not None
         if source is None and found[-1].text in known:
             found.pop()
@@ -138,6 +141,16 @@ def _succeeds(attempt: Callable[[], object]) -> bool:
     except UserError:
         return False
     return True
+
+
+def _places(dataset: Dataset, task: str) -> str:
+    """The first file or folder of the source images: some data takes train images where they are, else test images."""
+    try:
+        places = dataset.source_places(task) or ()
+    except UserError:  # which reading them says, too
+        return ""
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return f" of {places[0]}{more}" if places else ""
 
 
 def _why_classes_unknown(dataset: Dataset) -> str | None:

@@ -45,6 +45,7 @@ class Scores:
     top5: Share = 0.0
     task_top1: dict[str, Share] = field(default_factory=dict)  # one entry, or one per task of the stream
     ece: Share = 0.0
+    open: dict[str, dict[str, Share]] = field(default_factory=dict)  # of each task with unknown classes: `open_set.py`
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,12 @@ class Record(_Ended):
 
     def to_bytes(self) -> bytes:
         """The content of a record's file: flat JSON whose last entry is a digest of all bytes before it."""
-        cell, measured = self.cell.flat(), asdict(self.measured)
+        cell, measured, scores = self.cell.flat(), asdict(self.measured), asdict(self.scores)
         live, remarks, start = self.cell.spec.live, measured.pop("remarks"), measured.pop("start_changed")
         content = {
             "cell": {**cell, "live": live and asdict(live)},
             **{name: getattr(self, name) for name in ("label", "status", "reason", "traceback")},
-            **asdict(self.scores),
+            **{name: value for name, value in scores.items() if name != "open" or value},
             **measured,
             **{"finished_at": self.finished_at, "remarks": remarks, "predictions": self.predictions},
             **({} if start is None else {"start_changed": start}),  # records before it keep their bytes

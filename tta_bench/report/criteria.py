@@ -28,11 +28,11 @@ class Criterion:
 
 
 def _entropy(found: Predictions) -> float:
-    return -float(found.entropy.mean())
+    return -float(found.whole("entropy").mean())  # without labels, nobody knows which classes are unknown
 
 
 def _information(found: Predictions) -> float:
-    share = np.bincount(found.prediction) / len(found)
+    share = np.bincount(found.whole("prediction")) / found.images
     present = share[share > 0]
     return float(-(present * np.log(present)).sum()) + _entropy(found)
 
@@ -44,7 +44,7 @@ CRITERIA = {
     ),
     "confidence": Criterion(
         "highest mean confidence (Guillory et al., ICCV 2021 (average confidence))",
-        lambda found: float(found.confidence.mean()),
+        lambda found: float(found.whole("confidence").mean()),
     ),
     "information": Criterion(
         "highest entropy of the predicted classes less mean entropy: sure of each, and of all classes (Krause et al., "

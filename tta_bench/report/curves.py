@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 
 
@@ -16,6 +19,15 @@ def batch_ends(record: Record) -> NDArray[np.int64]:
     return np.minimum(np.arange(size, record.scores.samples + size, size), record.scores.samples)
 
 
-def running(correct: NDArray[np.bool_], ends: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Accuracy in percent over all images up to each of these ends."""
-    return np.asarray(100 * np.cumsum(correct)[ends - 1] / ends, np.float64)
+def running(found: Predictions, ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Accuracy in percent over all images of known classes up to each of these ends; NaN before the first."""
+    seen = np.searchsorted(found.places, ends)
+    hits = np.concatenate([[0], np.cumsum(found.correct)])[seen]
+    return np.where(seen > 0, 100 * hits / np.maximum(seen, 1), np.nan)
+
+
+def by_batch(found: Predictions, values: NDArray[Any], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The mean of values over the images of known classes of each batch; NaN for a batch without any."""
+    batch = np.searchsorted(ends, found.places, side="right")
+    sums, images = np.bincount(batch, values, len(ends)), np.bincount(batch, minlength=len(ends))
+    return np.where(images > 0, sums / np.maximum(images, 1), np.nan)

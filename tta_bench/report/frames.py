@@ -111,7 +111,7 @@ def predictions_frame(cells: Sequence[Cell], runs: Runs) -> pd.DataFrame | None:
     who = pd.DataFrame(lines, columns=list(WHO))
     who = who.astype(dict.fromkeys(who.columns.drop("seed"), "category"))  # millions of images share few words
     sizes = [record.cell.spec.batch_size for _, record in cells]
-    batches = [np.arange(length) // size for length, size in zip(lengths, sizes, strict=True)]
+    batches = [one.places // size for one, size in zip(found, sizes, strict=True)]
     arrays = {name: np.concatenate([getattr(one, attribute) for one in found]) for name, attribute in IMAGE.items()}
     who = who.loc[who.index.repeat(lengths)].reset_index(drop=True)
     names = sorted({task for _, record in cells for task in record.cell.spec.tasks})
@@ -155,4 +155,5 @@ def _filters(where: dict[str, object]) -> list[choose.Filter]:
 def line(label: str, task: str, record: Record, columns: Sequence[Column] = ()) -> dict[str, Any]:
     """One row of `frame`; `columns` are those of metrics."""
     there = Line(label, task, record)
-    return {column.key: column.of_line(there) for column in at("frame", (*COLUMNS, *columns))}
+    shown = [column for column in at("frame", (*COLUMNS, *columns)) if column.only is None or column.only(record)]
+    return {column.key: column.of_line(there) for column in shown}

@@ -105,7 +105,7 @@ class Runs:
                 f"delete it and its .json, and run the same command again"
             )
         self._correct[record.cell.key] = np.packbits(predictions.correct)
-        self._endings[record.cell.key] = predictions.prediction[-WINDOW:].copy()
+        self._endings[record.cell.key] = predictions.whole("prediction")[-WINDOW:].copy()
 
 
 def _each_once(found: Sequence[tuple[Record, Store]]) -> list[tuple[Record, Store]]:

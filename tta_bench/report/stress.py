@@ -41,7 +41,7 @@ def collapses(row: Row, comparison: Comparison, runs: Runs) -> list[Collapse]:
     for record, source in _with_source(row, comparison):
         if collapsed_at(runs.ending(record.cell), runs.ending(source.cell), WINDOW) is None:
             continue
-        own, base = runs.predictions(record.cell).prediction, runs.predictions(source.cell).prediction
+        own, base = (runs.predictions(one.cell).whole("prediction") for one in (record, source))
         batch = collapsed_at(own, base, record.cell.spec.batch_size)
         if batch is not None:
             found.append(Collapse(record, batch))

@@ -34,7 +34,7 @@ class Alarms:
             done = [record for record in same if is_finished(record, self._store)]
             if not done:
                 return None
-            self._last = stream, self._store.predictions(done[0]).prediction
+            self._last = stream, self._store.predictions(done[0]).whole("prediction")
         return self._last[1]
 
 

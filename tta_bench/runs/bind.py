@@ -206,13 +206,13 @@ class Binder:
             return self._made(spec, scenario, on_cache)
         levels = [(task, level) for task in scenario.tasks_of(spec.tasks) for level in scenario.severities]
         own = [Part(task, self.images(spec, task, level, on_cache)) for task, level in levels]
-        return [*own, *self._extras(spec, scenario, on_cache)]
+        return [*own, *self._extras(spec, scenario, own, on_cache)]
 
-    def _extras(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
+    def _extras(self, spec: CellSpec, scenario: Scenario, own: list[Part], on_cache: OnCache) -> list[Part]:
         """The parts that a scenario adds to the tasks, in the model's input size; listed once."""
         name = (*self._sized_name(spec), scenario.name, spec.tasks, spec.limit)
         if self._last_extras[0] != name:
-            found = scenario.extras(self.material(spec)._replace(dataset=self.sized(spec)))
+            found = scenario.extras(self.material(spec)._replace(dataset=self.sized(spec)), own)
             cached = [self._cached(spec, p.images, f"{spec.suite}-{p.task}", p.task, on_cache) for p in found]
             self._last_extras = name, [replace(part, images=one) for part, one in zip(found, cached, strict=True)]
         return self._last_extras[1]

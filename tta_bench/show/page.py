@@ -82,12 +82,12 @@ def _cards(found: Pair, again: Again, places: NDArray[np.int64]) -> list[Card]:
     if not len(places):
         return []
     index = found.first.index[places].astype(np.int64)
-    pixels = again.stream.images.read(index)
+    pixels, shown = again.stream.images.read(index), found.first.places
     return [
         Card(
             name=again.stream.images.ids[i],
-            place=int(place) + 1,
-            batch=int(place) // found.batch_size + 1,
+            place=int(shown[place]) + 1,
+            batch=int(shown[place]) // found.batch_size + 1,
             label=int(found.first.label[place]),
             a=int(found.first.prediction[place]),
             a_sure=100 * float(found.first.confidence[place]),

@@ -1,6 +1,7 @@
 """A stream as a composition: one choice on each axis, written as `continual+recurring:20+dirichlet:0.1`.
 
-Steps: class shares (prior) → segments (domains, order, laps) → order within each (labels) → batches (cut) → running.
+Steps: class shares (prior) → segments (domains, order, laps) → order within each (labels) → unknown classes (open)
+→ batches (cut) → running.
 Each step is a pure function of sizes, labels and names. Choices that only say how a stream is run keep its order, so
 `normal+reset:batch` has the order of `normal`.
 """
@@ -8,20 +9,23 @@ Each step is a pure function of sizes, labels and names. Choices that only say h
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tta_bench import plugins
 from tta_bench.errors import UserError, did_you_mean, third_party
 from tta_bench.plugins import Group
-from tta_bench.streams.axes import domains, labels, prior, running
+from tta_bench.streams.axes import domains, labels, mixed_in, prior, running
 from tta_bench.streams.axes.base import AXES, Choice, Names, Segment
 from tta_bench.streams.axes.markov import Markov
 from tta_bench.streams.presets import presets
 from tta_bench.streams.scenarios import SCENARIOS, Material, Plan, Running, Scenario
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -39,7 +43,7 @@ OWN: dict[str, type[Choice]] = {
         *(domains.Dynamic, domains.DynamicUniform, domains.TaskOrder, domains.Laps, domains.Clean, domains.Remember),
         *(prior.Exponential, prior.Zipf),
         *(labels.Shuffled, labels.Stored, labels.Classes, labels.ImbalancedDraws, labels.Dirichlet, Markov),
-        *(running.SameDraw, running.Cut, running.Reset, running.Freeze),
+        *(running.SameDraw, mixed_in.MixedIn, running.Cut, running.Reset, running.Freeze),
     )
 }
 
@@ -102,12 +106,13 @@ def presets_of(name: str) -> list[str]:
 def compose(text: str, replaced: str = "") -> Composition:
     """The composition that a text names; a choice beside a preset replaces the preset's on its axis.
 
-    The choices of `replaced` take the place of those of the text.
+    The first settings of `replaced`'s choices take the place of those of the text.
     """
-    if replaced:
-        both = {choice.axis: choice for one in (text, replaced) for choice in _named(one)}
-        return Composition(_in_order(both.values()))
-    return Composition(_in_order(_named(text)))
+    found = {choice.axis: choice for choice in _named(text)}
+    for choice in _named(replaced) if replaced else ():
+        old, first = found.get(choice.axis, choice), fields(choice)[0].name
+        found[choice.axis] = replace(old, **{first: getattr(choice, first)}) if type(old) is type(choice) else choice
+    return Composition(_in_order(found.values()))
 
 
 def _named(text: str) -> list[Choice]:
@@ -173,6 +178,8 @@ class Composition(Scenario):
             raise UserError(f"mixed tasks have no borders at which to cut or to reset ({self.name})")
         if is_mixed and self.on("order") and not isinstance(self.on("labels"), Markov):
             raise UserError(f"mixed tasks have no order, except with markov: omit {self.on('order')} ({self.name})")
+        if self.on("open") and self.on("open").blocks and self.domains.cuts_tasks:
+            raise UserError(f"open: blocks are cut by {self.domains.word}: shuffle unknown images in ({self.name})")
         if self.on("freeze") and policy not in (running.TASK, running.NEVER):
             raise UserError(f"a frozen method cannot be reset: choose freeze or reset ({self.name})")
         if self.on("freeze") and not alone and policy == running.TASK:
@@ -219,7 +226,8 @@ class Composition(Scenario):
 
     @property
     def code(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([__name__, *(type(choice).__module__ for choice in self.choices)]))
+        of_images = _unknown().code_of(self.on("open")) if self.on("open") else ()
+        return tuple(dict.fromkeys([__name__, *(type(choice).__module__ for choice in self.choices), *of_images]))
 
     @property
     def running(self) -> Running:
@@ -236,15 +244,26 @@ class Composition(Scenario):
     def tasks_of(self, tasks: Sequence[str]) -> tuple[str, ...]:
         return tuple(task for task in tasks if not (self.on("clean") and task == CLEAN))
 
-    def extras(self, material: Material) -> list[Part]:
+    def extras(self, material: Material, own: Sequence[Part]) -> list[Part]:
         from tta_bench.streams.stream import Part
 
+        choice, unknown = self.on("open"), []
+        if choice:
+            unknown = _unknown().unknown_parts(choice, material, own, self.severities)
         if not self.on("clean"):
-            return []
+            return unknown
         images = material.dataset.originals(self.tasks_of(material.tasks)[0])
         if images is None:
             raise UserError(f"--scenario {self.name}: this kind of data has no clean originals")
-        return [Part(CLEAN, images)]
+        return [*unknown, Part(CLEAN, images)]
+
+    def inspect(self, material: Material) -> str:
+        found = super().inspect(material)
+        self.parts(material) if self.on("open") else self.extras(material, ())
+        return found
+
+    def places(self, material: Material) -> list[Sequence[Path] | None]:
+        return [*super().places(material), *([None] if self.on("open") else [])]
 
     def plan(self, tasks: Sequence[str], sizes: Sequence[int], labels: Ints, names: Names) -> Plan:
         import numpy as np
@@ -253,14 +272,19 @@ class Composition(Scenario):
 
         ends = np.cumsum(sizes)
         parts = [np.arange(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        clean = parts.pop() if self.on("clean") else None
+        own = len(parts) // 2 if self.on("open") else len(parts)
+        parts, unknown = parts[:own], parts[own:]
         rule = self.on("prior")
         if rule:
-            parts = [p[rule.keep(labels[p], (*names, task))] for p, task in zip(parts, tasks, strict=True)]
-        clean = parts.pop() if self.on("clean") else None
+            parts = [p[rule.keep(labels[p], (*names, task))] for p, task in zip(parts, tasks[:own], strict=True)]
+            clean = None if clean is None else clean[rule.keep(labels[clean], (*names, CLEAN))]
+        if unknown:
+            parts, unknown = self.on("open").fit(parts, unknown, names)
         listed = list(dict.fromkeys(tasks[: len(parts)]))
         order = self.on("order", domains.TaskOrder()).of(listed, names)
         laps = self.on("laps", domains.Laps(1)).laps
-        if (images := laps * sum(map(len, parts))) > LONGEST:
+        if (images := laps * sum(map(len, [*parts, *unknown]))) > LONGEST:
             raise UserError(f"{self.name}: a stream of {images:,} images is longer than {LONGEST:,}: use fewer laps")
         if clean is not None and self._probed:
             if self._probed > len(clean):
@@ -271,12 +295,14 @@ class Composition(Scenario):
         for lap in range(laps):
             starts.append(sum(map(len, pieces)) if lap else 0)
             with third_party(f"--scenario {self.name}"):  # a choice may be a stranger's
-                pieces += self._lap(parts, clean, order, labels, (*names, "lap", lap) if lap else names)
+                pieces += self._lap(parts, unknown, clean, order, labels, (*names, "lap", lap) if lap else names)
         whole = np.concatenate(pieces).astype(np.int64)
         borders = np.cumsum([0, *map(len, pieces[:-1])])
         return Plan(whole, borders, np.array(starts))
 
-    def _lap(self, parts: list[Ints], clean: Ints | None, order: list[int], labels: Ints, names: Names) -> list[Ints]:
+    def _lap(
+        self, parts: list[Ints], unknown: list[Ints], clean: Ints | None, order: list[int], labels: Ints, names: Names
+    ) -> list[Ints]:
         segments = self.domains.segments(parts, order, names)
         if clean is not None and not self._probed:
             pairs = [(one, Segment(clean, (*names, CLEAN, i))) for i, one in enumerate(segments)]
@@ -284,9 +310,18 @@ class Composition(Scenario):
         if self.on("draw"):
             segments = [segment._replace(names=(*names, "same")) for segment in segments]
         rule = self.on("labels", _labels_plain())
-        ordered = self.domains.join([rule.arrange(segment, labels) for segment in segments], names)
+        arranged = [rule.arrange(segment, labels) for segment in segments]
+        if unknown:
+            insert, numbered = self.on("open").insert, enumerate(zip(arranged, segments, strict=True))
+            arranged = [insert(one, number, parts, unknown, segment.names) for number, (one, segment) in numbered]
+        ordered = self.domains.join(arranged, names)
         return self.on("clean").between(ordered, clean) if clean is not None and self._probed else ordered
 
 
 def _labels_plain() -> labels.Shuffled:
     return labels.Shuffled()
+
+
+def _unknown() -> Any:
+    """Imported by its name: the code of other streams' keys must not depend on it."""
+    return import_module("tta_bench.streams.unknown")

@@ -137,8 +137,8 @@ class Scenario:
         """The tasks of a stream that the dataset opens; the others are extras."""
         return tuple(tasks)
 
-    def extras(self, material: Material) -> list[Part]:
-        """Parts of a stream beside the tasks of its suite."""
+    def extras(self, material: Material, own: Sequence[Part]) -> list[Part]:
+        """Parts of a stream beside those of its suite's tasks, which are `own`."""
         return []
 
     def parts(self, material: Material, view: Transform | None = None) -> list[Part]:
@@ -147,12 +147,11 @@ class Scenario:
 
         levels, tasks = self._levels(material.dataset), self.tasks_of(material.tasks)
         opened = [Part(task, levels[severity].open(task)) for task in tasks for severity in self.severities]
-        return [*opened, *self.extras(material)]
+        return [*opened, *self.extras(material, opened)]
 
     def inspect(self, material: Material) -> str:
         """Open a sample of the images; returns a summary, or raises UserError."""
         levels = self._levels(material.dataset).values()
-        self.extras(material)
         return "; ".join(level.inspect(task) for task in self.tasks_of(material.tasks) for level in levels)
 
     def places(self, material: Material) -> list[Sequence[Path] | None]:

@@ -78,6 +78,8 @@ def make_stream(scenario: Scenario, suite: str, seed: int, parts: Sequence[Part]
     if limit is not None:
         kept = _first_of_each(whole, limit, plan.laps, spread=scenario.spreads_limit, probe=scenario.running.probe)
         order, borders = order[kept], np.unique(np.searchsorted(kept, borders))
+        if (images.labels[order] < 0).all():
+            raise UserError(f"--limit {limit} leaves only images of unknown classes: use a larger one")
     known, running = digest([images.ids[i] for i in order]), scenario.running
     if running.freeze_after is not None and running.freeze_after >= len(order):
         raise UserError(f"freeze:{running.freeze_after} needs a longer stream: this one has {len(order):,} images")

@@ -22,7 +22,13 @@ from tta_bench.files import read_whole
 DEFAULT = "demo"  # what `tta-bench run` compares on
 SMALL = "digits-c-5"  # for timings and inspections, which need a few batches only
 LOOP = "for_each"
-CHOICES = ("dirichlet", "recurring", "long-tail", "freeze")  # of a composed stream, whose first setting is swept
+CHOICES = (
+    "dirichlet",
+    "recurring",
+    "long-tail",
+    "freeze",
+    "open",
+)  # of a composed stream, whose first setting is swept
 AXES = ("stream_speed", "batch_size", "limit", "severity", *CHOICES)
 
 _TASKS = "What is scored, in column order; `corruptions` means the 15 standard ones."
@@ -33,7 +39,7 @@ _METHODS = (
 _OTHERS = "Settings of further methods for this suite; a method runs with them when `--methods` names it."
 _SWEEP = (
     f"One of {', '.join(AXES)} with its values: the suite runs once for each, and `figure sweep` draws them. A "
-    "stream_speed of 0 waits; a limit is the length of a stream; the last four are choices of `scenario`."
+    "stream_speed of 0 waits; a limit is the length of a stream; the last five are choices of `scenario`."
 )
 _SCENARIO = "How tasks become streams, as in `--scenario`, which replaces it; `normal` if empty."
 
@@ -97,6 +103,8 @@ def _refuse_bad_sweep(sweep: Mapping[str, list[float]]) -> None:
 def _is_bad(axis: str, value: float) -> bool:
     if axis == "stream_speed":
         return value < 0
+    if axis == "open":
+        return not 0 < value < 1
     return value <= 0 if axis == "dirichlet" else value < 1 or (axis != "long-tail" and value % 1 != 0)
 
 

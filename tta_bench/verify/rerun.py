@@ -83,7 +83,7 @@ def _compare(old: Record, was: Predictions, new: Record, now: Predictions, audit
     if old.predictions == new.predictions:
         audit.holds("rerun", where, "same predictions, bit for bit")
         return
-    share = float(np.mean(was.prediction != now.prediction))
+    share = float(np.mean(was.whole("prediction") != now.whole("prediction")))
     points = 100 * (new.scores.top1 - old.scores.top1)
     distance = f"{100 * share:.2f} % of predictions differ, accuracy by {points:+.2f} points"
     changed, is_free = [*parts, *_other_platform(old, new)], _is_free(old)

@@ -76,19 +76,20 @@ def check(record: Record, predictions: Predictions, root: Path | None, audit: Au
 def _order(cell: Cell, found: Predictions, expected: ExpectedStream) -> str:
     if cell.found.stream != expected.digest:
         return f"the digest of its order is {cell.found.stream}, expected {expected.digest}"
-    if len(found) != len(expected.index):
-        return f"has {len(found):,} images, expected {len(expected.index):,}"
-    for name, own, right in (("image", found.index, expected.index), ("task", found.task, expected.task)):
+    if found.images != len(expected.index):
+        return f"has {found.images:,} images, expected {len(expected.index):,}"
+    index, task = found.whole("index"), found.whole("task")
+    for name, own, right in (("image", index, expected.index), ("task", task, expected.task)):
         if (wrong := own != right).any():
             return f"{int(wrong.sum()):,} predictions are for another {name} than the order says"
     return ""
 
 
 def _labels(found: Predictions, expected: ExpectedStream) -> str:
-    if len(found) != len(expected.label):
-        return f"has {len(found):,} labels, expected {len(expected.label):,}"
-    wrong = int((found.label != expected.label).sum())
-    return f"{wrong:,} of {len(found):,} labels differ from the data" if wrong else ""
+    if found.images != len(expected.label):
+        return f"has {found.images:,} labels, expected {len(expected.label):,}"
+    wrong = int((found.whole("label") != expected.label).sum())
+    return f"{wrong:,} of {found.images:,} labels differ from the data" if wrong else ""
 
 
 def _name(cell: Cell) -> str:

@@ -183,7 +183,7 @@ def _played(record: Record, seen: Outline) -> Played:
     cell = record.cell
     truth = hashlib.sha256(seen.index.tobytes() + seen.label.tobytes()).hexdigest()
     images = make_stream(cell, seen.correct, seen.correct, seen.index).images
-    stream = Stream(cell.name, cell.spec.seed, cell.found.stream, images, record.scores.samples, truth)
+    stream = Stream(cell.name, cell.spec.seed, cell.found.stream, images, len(seen.index), truth)
     return Played(stream, cell.spec.batch_size, np.packbits(seen.correct).tobytes(), record.predictions)
 
 

@@ -31,6 +31,7 @@ class Domains(Choice):
     joins_tasks: ClassVar[bool] = True
     severities: ClassVar[tuple[int | None, ...]] = (None,)
     spreads_limit: ClassVar[bool] = False
+    cuts_tasks: ClassVar[bool] = False  # whether `join` cuts what was put in order
 
     def segments(self, parts: Sequence[Ints], tasks: Sequence[int], names: Names) -> list[Segment]:
         """One visit of all tasks, in the order `tasks`."""
@@ -113,6 +114,7 @@ class RisingOneByOne(Domains):
 class Dynamic(Domains):
     word = "dynamic"
     about = "each task cut into a few pieces of random length that alternate"
+    cuts_tasks = True
 
     delta: float = option(1.0, "of the Dirichlet distribution of lengths; small: uneven", ratio)
     pieces: int = option(3, "slots that each task is spread over", positive)
@@ -139,6 +141,7 @@ class Dynamic(Domains):
 class DynamicUniform(Domains):
     word = "dynamic-uniform"
     about = "a random task shows a random part of what it has left, until nothing is left"
+    cuts_tasks = True
 
     unit: int = option(64, "images in the unit of length: use the batch size", positive)
 
