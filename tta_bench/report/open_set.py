@@ -105,7 +105,7 @@ def _in_and_out(found: Predictions) -> tuple[np.ndarray, np.ndarray]:
 AUROC_CORRECT = Metric(
     lambda found, _: 100 * open_set.auroc(*_in_and_out(found)),
     "AUROC correct %",
-    "right answers against wrong ones and unknown classes (Zhang et al., 2025), by the method's own score or the maximum softmax",
+    "right answers against wrong ones and unknown classes (Zhang et al., 2025), by its own score or the softmax",
     digits=1,
     better="higher",
 )
