@@ -18,6 +18,7 @@ from tta_bench.papers.paper import AVERAGE
 from tta_bench.records.store import Store
 from tta_bench.report.paper import paper_table
 from tta_bench.report.rows import compare
+from tta_bench.streams.scenarios import scenario_of
 from tta_bench.suites import suite
 
 MINE = """
@@ -38,6 +39,13 @@ main,theirs,fog,30.0,,cited
 main,theirs,average,30.0,,cited
 other,ours,fog,90.0,,reproduced
 """
+
+
+@pytest.mark.parametrize("name", papers.names())
+def test_scenarios_of_papers_have_the_names_that_records_store(name: str) -> None:
+    for table in papers.load(name).tables.values():
+        assert scenario_of(table.scenario, table.scenario_settings).name == table.scenario
+        assert table.accuracies or table.minutes
 
 
 @pytest.fixture
