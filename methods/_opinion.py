@@ -31,6 +31,13 @@ def opinion_entropy(logits: Tensor, evidence: int) -> Tensor:
     return -(shares * shares.log()).sum(1)
 
 
+def most_belief(logits: Tensor, evidence: int) -> Tensor:
+    """Per-sample share of the class with the most evidence, as the paper scores how sure an answer is."""
+    logits = logits.float()
+    unknown = torch.full_like(logits[:, :1], math.log(evidence))
+    return torch.cat([logits, unknown], 1).softmax(1)[:, :-1].amax(1)
+
+
 def _of_fixed_length(logits: Tensor) -> Tensor:
     """The same numbers; gradients through them lose their part along the logits."""
     direction = F.normalize(logits.detach(), dim=1)

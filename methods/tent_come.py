@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._opinion import classes_or_default, opinion_entropy
+from ._opinion import classes_or_default, most_belief, opinion_entropy
 from ._variants import extends
 from .tent import Tent
 
@@ -32,3 +32,6 @@ class TentCome(Tent):
 
     def entropies(self, logits: Tensor) -> Tensor:
         return opinion_entropy(logits, self.opinion_classes)
+
+    def known_scores(self, logits: Tensor) -> Tensor:
+        return most_belief(logits, self.opinion_classes)

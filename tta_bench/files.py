@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -30,22 +31,34 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a text file that the user asked for; UserError if it cannot be written."""
-    try:
+    with writing(path):
         write_whole(path, text.encode())
+
+
+@contextmanager
+def writing(what: object, advice: str = "") -> Iterator[None]:
+    """Any OSError in this block becomes a UserError: `what` cannot be written, why, and what to do."""
+    try:
+        yield
     except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror or error})") from error
+        raise cannot_write(what, error, advice) from error
+
+
+def cannot_write(what: object, error: OSError, advice: str = "") -> UserError:
+    """One line for a full disk, a missing permission and the like."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        advice = ": make room and run the same command again"
+    return UserError(f"{what} cannot be written ({error.strerror or error}){advice}")
 
 
 def refuse_unwritable(path: Path) -> None:
     """Refuse a file that cannot be written before time is spent on its content. Creates its folder."""
     if path.is_dir():
         raise UserError(f"{path} is a folder, expected a file")
-    try:
+    with writing(path, ": choose another file"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}): choose another file") from error
 
 
 @contextmanager

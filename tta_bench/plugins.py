@@ -64,7 +64,8 @@ class Group:
         found, entry = self.load_object(name), self.entry(name)
         if not (isinstance(found, type) and issubclass(found, base)):
             raise UserError(
-                f"{self.noun} '{name}' of {package(entry)}: {entry.value} is not a subclass of {_dotted(base)}"
+                f"{self.noun} '{name}' of {package(entry)}: {entry.value} is not a subclass of "
+                f"{base.__module__}.{base.__qualname__}"
             )
         return found
 
@@ -98,7 +99,3 @@ def package(entry: EntryPoint) -> str:
 @cache
 def _all() -> Any:
     return entry_points()
-
-
-def _dotted(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"

@@ -216,7 +216,7 @@ def test_a_disk_that_fills_up_is_one_line(
     monkeypatch.setattr(Image.Image, "save", full)
     status, _, err = cli("make-corrupted", "--from", clean, "--out", tmp_path / "c", *SMALL)
     assert (status, err.count("\n")) == (2, 1)
-    assert "cannot be written: No space left on device" in err
+    assert "cannot be written (No space left on device): make room" in err
     assert {name[:12] for name in files(tmp_path / "c")} == MARKS
 
 

@@ -166,5 +166,5 @@ def test_a_figure_that_may_not_be_written_is_one_line(tmp_path: Path, cli: Cli) 
     stem = store.folder / "figures" / "pareto"
     assert (status, err) == (
         2,
-        f"tta-bench: error: {stem} cannot be written: Permission denied: choose another --out\n",
+        f"tta-bench: error: {stem} cannot be written (Permission denied): choose another --out\n",
     )

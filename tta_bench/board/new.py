@@ -35,7 +35,7 @@ def draft(store: Store, name: str, methods: Sequence[str] = ()) -> Entry:
     ruled = {**suites.load(suite).methods, **suites.load(suite).other_methods} if suite in suites.names() else {}
     adapted = [record for record in store.records() if record.cell.spec.method != BASELINE]
     rows = {record.label: record for record in adapted if not methods or record.label in methods}
-    owners = {_owner(record.cell.spec.method) for record in rows.values()}
+    owners = {plugins.group("method").owner(record.cell.spec.method) for record in rows.values()}
     package: Package | Literal["built-in"] = Package(TODO, TODO, LINK)
     if owners == {plugins.OWN}:
         package = "built-in"
@@ -52,10 +52,6 @@ def draft(store: Store, name: str, methods: Sequence[str] = ()) -> Entry:
         "settings": {label: record.cell.own_settings for label, record in rows.items() if label not in ruled},
     }
     return validate.read(Entry, content, "--out")
-
-
-def _owner(method: str) -> str:
-    return plugins.group("method").owner(method)
 
 
 def _version(package: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Literal
@@ -11,7 +11,6 @@ from typing import Literal
 from tta_bench.board.submission import FILE, Entry, Rerun, Submission, write_entry
 from tta_bench.checked import validate
 from tta_bench.errors import UserError
-from tta_bench.records.record import Record
 from tta_bench.runs.site import Site
 from tta_bench.verify.findings import Audit
 from tta_bench.verify.folders import Found
@@ -19,16 +18,14 @@ from tta_bench.verify.folders import Found
 EXACT = "bit for bit"
 
 
-def run_again(
-    found: Sequence[Found], count: int, seed: int, site: Site, on_cell: Callable[[Record], None] = lambda record: None
-) -> Audit:
+def run_again(found: Sequence[Found], count: int, seed: int, site: Site) -> Audit:
     """Rerun randomly chosen cells; not those of Source, whose reference is checked anyway."""
     from tta_bench.papers.baseline import BASELINE
     from tta_bench.verify.rerun import rerun
 
     audit = Audit()
     adapted = [pair for pair in found if pair[0].cell.spec.method != BASELINE]
-    rerun(adapted, count, seed, site, audit, on_cell)
+    rerun(adapted, count, seed, site, audit)
     return audit
 
 

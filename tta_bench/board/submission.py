@@ -17,7 +17,7 @@ from msgspec import Meta
 from tta_bench.checked import parse, validate
 from tta_bench.checked.annotations import Count, Name
 from tta_bench.errors import UserError
-from tta_bench.files import read_whole, write_whole
+from tta_bench.files import read_whole, write_text
 from tta_bench.packed.address import run_folder
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -193,9 +193,6 @@ def write_entry(entry: Entry, file: Path) -> None:
 
     content = msgspec.to_builtins(entry)
     validate.read(Entry, content, str(file))  # not only what was read is written
-    short = {f.name: content[f.name] for f in fields(entry) if getattr(entry, f.name) != validate.default(f)}
+    short = {f.name: content[f.name] for f in fields(entry) if getattr(entry, f.name) != validate.default_of(f)}
     text = yaml.safe_dump(short, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
-    try:
-        write_whole(file, f"# Keys: tta-bench board schema. How to submit: docs/board.md\n{text}".encode())
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written ({error.strerror})") from error
+    write_text(file, f"# Keys: tta-bench board schema. How to submit: docs/board.md\n{text}")

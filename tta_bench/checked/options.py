@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import Field, field, fields
 from typing import Any
 
 from tta_bench.checked import readers
 from tta_bench.checked.readers import BadValue
+from tta_bench.checked.validate import default_of as default_of
 from tta_bench.errors import UserError
 
 WHAT, HOW, OUT, WHERE = GROUPS = "what to compare", "how to run", "where results go", "where cells run"
@@ -51,11 +52,6 @@ def option(
     return (
         field(default_factory=default, metadata=about) if callable(default) else field(default=default, metadata=about)
     )
-
-
-def default_of(f: Field[Any]) -> Any:
-    """The default of an option."""
-    return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 def read_one(f: Field[Any], value: Any) -> Any:

@@ -89,8 +89,9 @@ def arguments(
 
 def describe(cls: type) -> list[Key]:
     """The keys that `read` accepts for a dataclass, in order."""
+    hints = _hints(cls)
     return [
-        Key(f.name, words(_hints(cls)[f.name]), _is_required(f), default(f), _meta(_hints(cls)[f.name], "description"))
+        Key(f.name, words(hints[f.name]), _is_required(f), default_of(f), _meta(hints[f.name], "description"))
         for f in fields(cls)
         if f.init
     ]
@@ -106,7 +107,7 @@ def json_schema(cls: type) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def default(f: Field[Any]) -> Any:
+def default_of(f: Field[Any]) -> Any:
     """A field's default value; MISSING if it has none."""
     return f.default if f.default_factory is MISSING else f.default_factory()
 

@@ -61,7 +61,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from tta_bench.errors import UserError
     from tta_bench.figures import kinds, style
-    from tta_bench.files import folder_below
+    from tta_bench.files import folder_below, writing
     from tta_bench.packed.address import is_folder, run_folder
 
     if not args.out and not is_folder(args.dir):
@@ -72,10 +72,8 @@ def run(args: argparse.Namespace) -> int:
     stem, chosen = place(args.out or folder_below(folder, "figures") / args.kind, args.format)
     with style.house_style():
         found, figure = kinds.make(args.kind, folder, given)
-        try:
+        with writing(stem, ": choose another --out"):
             files = style.save(figure, stem, chosen)
-        except OSError as error:
-            raise UserError(f"{stem} cannot be written: {error.strerror}: choose another --out") from error
     console = options.console()
     for note in found.notes:
         console.print(note)

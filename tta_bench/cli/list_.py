@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tta_bench.cli import options
 from tta_bench.cli.tables import NARROW, details, say, say_problems, show
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tta_bench.datasets import Dataset
     from tta_bench.suites.suite import Suite
 
+T = TypeVar("T")
 WIDE = 116  # columns for a table of models, whose names are long
 FORMS = (
     ("TAG", "any timm tag with weights, as in vit_base_patch16_224.augreg_in21k_ft_in1k"),
@@ -188,17 +189,24 @@ def seems_there(dataset: Dataset, task: str) -> bool:
         return False
 
 
+def _loaded(names: Iterable[str], load: Callable[[str], T]) -> tuple[list[tuple[str, T]], list[str]]:
+    """What can be loaded, with its name, and what is wrong with the others."""
+    found, problems = [], []
+    for name in names:
+        try:
+            found.append((name, load(name)))
+        except UserError as error:
+            problems.append(str(error))
+    return found, problems
+
+
 def _datasets() -> None:
     from tta_bench.checked import validate
     from tta_bench.datasets import kind, kinds
 
-    rows, problems = [], []
-    for name in kinds().names():
-        try:
-            cls = kind(name)
-        except UserError as error:
-            problems.append(str(error))
-            continue
+    rows = []
+    found, problems = _loaded(kinds().names(), kind)
+    for name, cls in found:
         options = ", ".join(key.name for key in validate.parameters(cls, ()))
         rows.append((name, options or "–", cls.layout or "nothing", kinds().owner(name)))
     show(
@@ -213,17 +221,10 @@ def _datasets() -> None:
 def _metrics() -> None:
     from tta_bench.report.metrics import load, metrics
 
-    rows, problems = [], []
-    for name in metrics().names():
-        try:
-            found = load(name)
-        except UserError as error:
-            problems.append(str(error))
-            continue
-        rows.append((name, found.title or name, found.better or "–", found.about or "–", metrics().owner(name)))
+    found, problems = _loaded(metrics().names(), load)
     show(
         ("metric", "column", "better", "about", "from"),
-        rows,
+        [(name, one.title or name, one.better or "–", one.about or "–", metrics().owner(name)) for name, one in found],
         "`tta-bench report RUN --metric NAME` adds the column to every table (docs/metrics.md).",
     )
     say_problems(problems)
@@ -257,18 +258,14 @@ def _models() -> None:
     from tta_bench.models import packaged, published
     from tta_bench.models.packaged import Family
 
-    rows, families, problems = [], [], []
-    for name in packaged.installed().names():
-        try:
-            found = packaged.entry(name)
-        except UserError as error:
-            problems.append(str(error))
-            continue
-        if isinstance(found, Family):
-            families.append((found.usage, found.about))
+    rows, families = [], []
+    found, problems = _loaded(packaged.installed().names(), packaged.entry)
+    for name, one in found:
+        if isinstance(one, Family):
+            families.append((one.usage, one.about))
         else:
-            facts = _facts(found.num_classes, found.input_size, found.clean, found.licence)
-            rows.append((name, *facts, found.about or "–", packaged.owner(name)))
+            facts = _facts(one.num_classes, one.input_size, one.clean, one.licence)
+            rows.append((name, *facts, one.about or "–", packaged.owner(name)))
     for row in published.table():
         facts = _facts(row.classes, row.pixels, row.clean, row.licence)
         rows.append((row.model, *facts, f"trained on {row.data}", packaged.owner(row.model) or OWN))

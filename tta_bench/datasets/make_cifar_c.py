@@ -12,10 +12,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Generator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +21,10 @@ from numpy.typing import NDArray
 from tta_bench.corruptions import CORRUPTIONS, SEVERITIES, corrupt_many
 from tta_bench.datasets import cifar
 from tta_bench.datasets.cifar_c import severities_made
-from tta_bench.datasets.make_corrupted import check_corruptions
+from tta_bench.datasets.make_corrupted import check_corruptions, worker_pool
 from tta_bench.datasets.on_disk import MADE
 from tta_bench.errors import UserError
-from tta_bench.files import write_whole
+from tta_bench.files import write_whole, writing
 from tta_bench.identity.code import code_hash
 from tta_bench.system import interrupts_held
 
@@ -52,8 +49,7 @@ def make(plan: CifarPlan, workers: int) -> Generator[tuple[str, bool], None, Non
     _prepare(plan, clean)
     pixels = clean.read(np.arange(len(clean.ids))).transpose(0, 2, 3, 1)
     chunks = [slice(start, start + IMAGES_PER_CHUNK) for start in range(0, len(pixels), IMAGES_PER_CHUNK)]
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))  # a progress bar's thread may hold a lock
-    try:
+    with worker_pool(workers) as pool:
         for corruption in plan.corruptions:
             target = plan.out / f"{corruption}.npy"
             if target.exists():
@@ -67,12 +63,6 @@ def make(plan: CifarPlan, workers: int) -> Generator[tuple[str, bool], None, Non
                 ]
             _save(target, np.concatenate([part.result() for part in parts]))
             yield corruption, True
-    except BrokenProcessPool as error:
-        raise UserError(
-            "a process was killed, perhaps out of memory: run the same command again with fewer --workers"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _corrupt(pixels: NDArray[np.uint8], corruption: str, severity: int, ids: list[str]) -> NDArray[np.uint8]:
@@ -93,18 +83,14 @@ def _prepare(plan: CifarPlan, clean: cifar.CleanImages) -> None:
         raise UserError(
             f"--out {plan.out} was made with severities {severities} or by another version: choose another --out"
         )
-    try:
+    with writing(f"--out {plan.out}", ": choose another --out"):
         plan.out.mkdir(parents=True, exist_ok=True)
         write_whole(note, json.dumps(made, indent=1).encode() + b"\n")
-    except OSError as error:
-        raise UserError(f"--out {plan.out} cannot be written ({error.strerror}): choose another --out") from error
     _save(plan.out / "labels.npy", np.tile(clean.labels, len(SEVERITIES)))
 
 
 def _save(path: Path, array: NDArray[np.generic]) -> None:
     content = io.BytesIO()
     np.save(content, array)
-    try:
+    with writing(path):
         write_whole(path, content.getvalue())
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror})") from error

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from tta_bench.datasets.listing import list_classes
 from tta_bench.datasets.on_disk import MADE, UNFINISHED
 from tta_bench.datasets.transform import photograph
 from tta_bench.errors import UserError, require_known, some
-from tta_bench.files import write_whole
+from tta_bench.files import write_whole, writing
 from tta_bench.identity.code import code_hash
 from tta_bench.system import interrupts_held
 
@@ -137,12 +137,10 @@ def make_one(plan: Plan, path: Path, parts: Path) -> Made:
     part = parts / f"{os.getpid()}.JPEG"
     for corruption, severity, target in missing:
         worse = corrupt(image, corruption, severity, image_id=f"{wnid}/{path.stem}", scale="large")
-        try:
+        with writing(target):
             Image.fromarray(worse).save(part, "JPEG", quality=QUALITY, optimize=True)
             target.parent.mkdir(parents=True, exist_ok=True)
             part.replace(target)
-        except OSError as error:
-            raise UserError(f"{target} cannot be written: {error.strerror or error}") from error
     return Made(path, written=len(missing), kept=len(targets) - len(missing))
 
 
@@ -195,13 +193,11 @@ def refuse_other_make(out: Path) -> None:
 @contextmanager
 def _parts(out: Path) -> Iterator[Path]:
     """A folder for unfinished files on the same disk, removed at the end with those of killed processes."""
-    try:
+    with writing(f"--out {out}", ": choose another --out"):
         for old in out.glob(".parts-*"):
             if time.time() - old.stat().st_mtime > FORGOTTEN:
                 shutil.rmtree(old, ignore_errors=True)
         parts = Path(tempfile.mkdtemp(prefix=".parts-", dir=out))
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written: {error.strerror}: choose another --out") from error
     try:
         yield parts
     finally:
@@ -211,27 +207,28 @@ def _parts(out: Path) -> Iterator[Path]:
 def _in_processes(plan: Plan, images: Sequence[Path], parts: Path, workers: int) -> Iterator[Made]:
     size = max(1, FILES_PER_CHUNK // plan.files_per_image)
     chunks = iter([images[i : i + size] for i in range(0, len(images), size)])
-    # Spawn, not fork: a progress bar's thread may hold a lock.
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    try:
+    with worker_pool(workers) as pool:
         with interrupts_held():  # workers that start here never get a Ctrl-C: they finish their chunk
             waiting = {pool.submit(_make_chunk, plan, chunk, parts) for chunk in islice(chunks, 2 * workers)}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
-                yield from _outcomes(future)
+                yield from future.result()
                 waiting |= {pool.submit(_make_chunk, plan, chunk, parts) for chunk in islice(chunks, 1)}
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
-def _outcomes(future: Future[list[Made]]) -> list[Made]:
+@contextmanager
+def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Spawned, not forked, because a progress bar's thread may hold a lock; a killed one is a UserError."""
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
-        return future.result()
+        yield pool
     except BrokenProcessPool as error:
         raise UserError(
             "a worker process was killed, perhaps out of memory: run the same command again with fewer --workers"
         ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _make_chunk(plan: Plan, chunk: Sequence[Path], parts: Path) -> list[Made]:

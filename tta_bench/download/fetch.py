@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 from tta_bench.download import space, transfer, unpack
 from tta_bench.download.table import PublishedFile
 from tta_bench.errors import UserError
-from tta_bench.files import checksum, now, write_whole
+from tta_bench.files import cannot_write, checksum, now, write_whole
 
 HIDDEN = ".downloads"
 UNPUBLISHED = "sha256"  # computed where no checksum is published
@@ -111,7 +111,7 @@ def fetch_file(
             write_whole(hidden / f"{file.name}.json", json.dumps(note, indent=1).encode() + b"\n")
             return Fetched(target, checksum=f"{algorithm} {digest}", is_published=file.checksum is not None)
     except OSError as error:
-        raise transfer.cannot_write(Path(error.filename or hidden), error) from error
+        raise cannot_write(error.filename or hidden, error) from error
 
 
 @contextmanager

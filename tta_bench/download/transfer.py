@@ -6,7 +6,6 @@ as urllib does.
 
 from __future__ import annotations
 
-import errno
 import http.client
 import json
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench.errors import UserError
-from tta_bench.files import write_whole
+from tta_bench.files import write_whole, writing
 
 CHUNK = 1 << 20
 TIMEOUT = 60.0  # seconds without a byte
@@ -167,7 +166,7 @@ def _refusal(address: str, error: urllib.error.HTTPError) -> UserError:
 
 def _write(part: Path, response: Any, start: int, total: int | None, on_bytes: OnBytes) -> None:
     done = start
-    with _writing(part):
+    with writing(part):  # errors of the disk: those of the network are OSErrors, too
         # Unbuffered, and read1 returns whatever has arrived: a killed process loses nothing.
         file = part.open("ab" if start else "wb", buffering=0)
     with file:
@@ -176,26 +175,10 @@ def _write(part: Path, response: Any, start: int, total: int | None, on_bytes: O
                 raise UserError(f"{response.url}: the server sends more than {total:,} bytes")
             left = memoryview(chunk)
             while left:
-                with _writing(part):
+                with writing(part):
                     left = left[file.write(left) :]
             done += len(chunk)
             on_bytes(done, total)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Separate disk errors from network errors, which are OSErrors too."""
-    try:
-        yield
-    except OSError as error:
-        raise cannot_write(path, error) from error
-
-
-def cannot_write(path: Path, error: OSError) -> UserError:
-    """One line for a full disk or a missing permission."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    hint = ": make room and run the same command again" if full else ""
-    return UserError(f"{path} cannot be written ({error.strerror or error}){hint}")
 
 
 def _note(part: Path) -> Path:
@@ -212,5 +195,5 @@ def _version(part: Path) -> str:
 
 def _keep_version(part: Path, reply: Reply) -> None:
     if reply.start == 0:
-        with _writing(_note(part)):
+        with writing(_note(part)):
             write_whole(_note(part), json.dumps({"version": reply.version}).encode())

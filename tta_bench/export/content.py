@@ -87,7 +87,9 @@ def collect(runs: Runs, filters: Sequence[choose.Filter] = (), metrics: Sequence
 def _run(label: str, record: Record, runs: Runs, columns: Sequence[Column]) -> Run:
     cell, done = record.cell, record.status == "done"
     line = frames.line(label, cell.spec.tasks[0], record, columns)
-    numbers = [column.key for column in at("frame", (*COLUMNS, *columns)) if column.digits is not None]
+    numbers = [
+        column.key for column in at("frame", (*COLUMNS, *columns)) if column.digits is not None and column.key in line
+    ]
     conditions = {key: value for key, value in line.items() if key not in {*numbers, *_OWN} and value is not None}
     moment = datetime.fromisoformat(record.finished_at).timestamp() if record.finished_at else 0.0
     return Run(

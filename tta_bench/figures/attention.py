@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.figures import inspected, style
 from tta_bench.figures.inspected import Example
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float32]
 
@@ -55,7 +51,7 @@ def correlation(a: Floats, b: Floats) -> Floats:
     return np.asarray((a * b).sum(1) / np.where(length > 0, length, 1), np.float32)
 
 
-def draw(found: Attention) -> Figure:
+def draw(found: Attention) -> style.Figure:
     names = {"clean": "original", "corrupted": "corrupted", "adapted": found.method}
     titles = [f"attention:\n{names[kind]}" for kind in found.maps]
     figure, panels = inspected.grid(found.examples, titles, style.TEXT, row=0.82, extra=0.5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +13,6 @@ from tta_bench.errors import UserError, require_known
 from tta_bench.figures import rows, style
 from tta_bench.records.store import Store
 from tta_bench.report.choose import Filter
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST = 3  # rows in one figure
 FEW = 20  # classes whose numbers are written on the axes
@@ -59,7 +55,7 @@ def _shares(both: NDArray[np.int32], size: int) -> NDArray[np.float64]:
     return shares
 
 
-def draw(found: Confusions) -> Figure:
+def draw(found: Confusions) -> style.Figure:
     figure = style.new_figure(min(style.PAGE, 2.3 * len(found.shares) + 0.7), 2.6)
     axes = figure.subplots(1, len(found.shares), squeeze=False, sharey=True)[0]
     for place, (label, shares) in zip(axes, found.shares.items(), strict=True):

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.figures import inspected, style
 from tta_bench.figures.inspected import Example
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Block = Literal["first", "last"]
 
@@ -33,7 +30,7 @@ def data(folder: Path, block: Block = "last", tasks: Sequence[str] = ()) -> Corr
     return Correlation(block, inspected.examples(found, tasks), getattr(found, f"correlation_{block}"))
 
 
-def draw(found: Correlation) -> Figure:
+def draw(found: Correlation) -> style.Figure:
     figure, panels = inspected.grid(found.examples, ["correlation"], style.COLUMN, row=0.66, extra=0.25)
     drawn = found.maps[[example.at for example in found.examples]]
     for axes, values in zip(panels[:, 0], drawn, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,6 @@ from tta_bench.records.store import Store
 from tta_bench.report.choose import Filter
 from tta_bench.report.curves import batch_ends, running
 from tta_bench.report.rows import Row
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COLUMNS = 3
 STRIP = 0.07  # of a panel's height for the resets of one method
@@ -88,7 +84,7 @@ def line(row: Row, number: int, stream: str, store: Store) -> Curve | None:
     )
 
 
-def draw(found: Curves) -> Figure:
+def draw(found: Curves) -> style.Figure:
     panels = found.panels
     columns = min(COLUMNS, len(panels))
     height = -(-len(panels) // columns)
@@ -111,7 +107,7 @@ def draw(found: Curves) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, panel: Panel) -> None:
+def _panel(axes: style.Axes, panel: Panel) -> None:
     later = [line.accuracy[int(NOISY * len(line.accuracy)) :] for line in panel.lines]
     for line in panel.lines:
         look = style.look(line.number)
@@ -137,7 +133,7 @@ def _panel(axes: Axes, panel: Panel) -> None:
         _strip(axes, line, STRIP * (place + 0.6))
 
 
-def _strip(axes: Axes, line: Curve, height: float) -> None:
+def _strip(axes: style.Axes, line: Curve, height: float) -> None:
     """A row of ticks at the foot of a panel, one for each reset, led by the method's marker."""
     look = style.look(line.number)
     end = line.images[-1]

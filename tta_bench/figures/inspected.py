@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,6 @@ from numpy.typing import NDArray
 from tta_bench.errors import UserError, require_known
 from tta_bench.figures import style
 from tta_bench.inspect.inspection import Inspection
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MAP = "cividis"  # its lightness rises evenly, so it reads the same in grey
 
@@ -66,7 +62,9 @@ def examples(found: Inspection, tasks: Sequence[str]) -> list[Example]:
     ]
 
 
-def grid(shown: Sequence[Example], titles: Sequence[str], width: float, row: float, extra: float) -> tuple[Figure, Any]:
+def grid(
+    shown: Sequence[Example], titles: Sequence[str], width: float, row: float, extra: float
+) -> tuple[style.Figure, Any]:
     """A figure with a line of panels for each example: its original, if there is one, its image, and the maps.
 
     A square image takes `row` inches of height; `titles` are the maps' titles. Returns the figure and the maps' axes.
@@ -87,13 +85,13 @@ def grid(shown: Sequence[Example], titles: Sequence[str], width: float, row: flo
     return figure, panels[:, len(pictures) :]
 
 
-def heat(axes: Axes, values: NDArray[Any], low: float, high: float) -> Any:
+def heat(axes: style.Axes, values: NDArray[Any], low: float, high: float) -> Any:
     """A map over patches, each patch one square: nothing between them was measured."""
     bare(axes)
     return axes.imshow(values, cmap=MAP, vmin=low, vmax=high, interpolation="nearest")
 
 
-def bare(axes: Axes) -> None:
+def bare(axes: style.Axes) -> None:
     axes.set(xticks=[], yticks=[])
     axes.grid(False)
     axes.spines[:].set_visible(False)

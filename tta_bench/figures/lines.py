@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tta_bench.errors import UserError, require_known
 from tta_bench.figures import style
@@ -14,10 +14,6 @@ from tta_bench.records.store import Store
 from tta_bench.report import sweep
 from tta_bench.report.choose import Filter
 from tta_bench.report.tables import is_live
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_IN_LEGEND = 9
 
@@ -72,7 +68,7 @@ def at_speeds(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter]
     return data(folder, "stream_speed", methods, where)
 
 
-def draw(found: Chart) -> Figure:
+def draw(found: Chart) -> style.Figure:
     """All rows. Too many for a legend are named at the ends of their lines, and most lines are thin."""
     many = len(found.lines) > MOST_IN_LEGEND
     width, height = (style.TEXT, 5.2) if many else (style.COLUMN, 3.6)
@@ -80,7 +76,7 @@ def draw(found: Chart) -> Figure:
     parts = figure.subplots(
         2 if found.is_live else 1, sharex=True, squeeze=False, height_ratios=(3 if many else 2, 1)[: 1 + found.is_live]
     )
-    top: Axes = parts[0, 0]
+    top: style.Axes = parts[0, 0]
     looks = _looks(found.lines) if many else [style.look(line.number)._asdict() for line in found.lines]
     for line, look in zip(found.lines, looks, strict=True):
         spread = line.spread if any(line.spread) and "zorder" not in look else None
@@ -89,7 +85,7 @@ def draw(found: Chart) -> Figure:
             parts[1, 0].plot(range(len(found.ticks)), line.seen, **look)
     shown = [value for line in found.lines for value in line.accuracy if not math.isnan(value)]
     top.set(ylabel="average accuracy (%)", ylim=style.room(shown), xlim=(-0.3, len(found.ticks) - 0.7))
-    last: Axes = parts[-1, 0]
+    last: style.Axes = parts[-1, 0]
     if found.is_live:
         last.set(ylabel="batches seen (%)", ylim=(0, 105))
     last.set_xticks(range(len(found.ticks)), found.ticks)

@@ -8,16 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tta_bench.errors import UserError
 from tta_bench.figures import rows, style
 from tta_bench.report.choose import Filter
 from tta_bench.report.costs import MIXED, machines_of, paired, times_other
 from tta_bench.report.rows import Comparison, Row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Cost = Literal["passes", "time"]
 LABELS = {
@@ -96,7 +93,7 @@ def _times(source: Row, row: Row) -> float:
     return times
 
 
-def draw(found: Pareto) -> Figure:
+def draw(found: Pareto) -> style.Figure:
     figure = style.new_figure(style.COLUMN, 2.5)
     axes = figure.subplots()
     frontier = found.frontier

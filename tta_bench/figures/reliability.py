@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,6 @@ from tta_bench.figures import rows, style
 from tta_bench.measure import confidence
 from tta_bench.records.store import Store
 from tta_bench.report.choose import Filter
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RISK_POINTS = 200
 
@@ -56,7 +52,7 @@ def data(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()
     return Sureness(tuple(kept), rows.caution(found), tuple(map(str, found.notes)))
 
 
-def draw(found: Sureness) -> Figure:
+def draw(found: Sureness) -> style.Figure:
     figure = style.new_figure(style.COLUMN, 3.4)
     axes = figure.subplots()
     axes.plot([0, 100], [0, 100], color="#999999", linewidth=0.8)
@@ -68,7 +64,7 @@ def draw(found: Sureness) -> Figure:
     return figure
 
 
-def draw_risk(found: Sureness) -> Figure:
+def draw_risk(found: Sureness) -> style.Figure:
     figure = style.new_figure(style.COLUMN, 2.8)
     axes = figure.subplots()
     for one in found.answers:

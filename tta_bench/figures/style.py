@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tta_bench.errors import UserError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure  # for the other modules, too: matplotlib is optional
 
 COLUMN, TEXT, PAGE = 3.4, 4.8, 6.9  # inches: a column of two, LNCS, a page of two columns
 POINTS = 8

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tta_bench.errors import UserError
 from tta_bench.figures import lines, rows, style
@@ -19,9 +19,6 @@ from tta_bench.report.comparable import shipped_suite
 from tta_bench.report.rows import Row
 from tta_bench.report.sweep import varying
 from tta_bench.suites.suite import AXES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ def _others(row: Row, setting: str) -> dict[str, Any]:
     return {"method": row.first.cell.spec.method, **settings}
 
 
-def draw(found: Sweep | Chart) -> Figure:
+def draw(found: Sweep | Chart) -> style.Figure:
     if isinstance(found, Chart):
         return lines.draw(found)
     figure = style.new_figure(style.COLUMN, 2.3)

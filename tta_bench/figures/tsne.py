@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError
 from tta_bench.figures import inspected, style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PERPLEXITY = 30
 LEAST = 10  # images: fewer have no meaningful neighbourhoods
@@ -55,7 +51,7 @@ def embed(features: NDArray[np.float32], what: str) -> NDArray[np.float32]:
     return plane
 
 
-def draw(found: Planes) -> Figure:
+def draw(found: Planes) -> style.Figure:
     tasks = list(dict.fromkeys(found.task.tolist()))
     columns = 4 if len(tasks) == 4 else 3
     figure = style.new_figure(style.TEXT, 2.2 + 0.17 * -(-len(tasks) // columns))

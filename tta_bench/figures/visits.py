@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,6 @@ from tta_bench.records.store import Store
 from tta_bench.report import visits
 from tta_bench.report.choose import Filter
 from tta_bench.report.rows import Row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ def _collapses(row: Row, source: Row | None, store: Store) -> list[str]:
     return notes
 
 
-def draw(found: Visits) -> Figure:
+def draw(found: Visits) -> style.Figure:
     figure = style.new_figure(style.COLUMN, 2.9)
     axes = figure.subplots()
     for line in found.lines:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tta_bench.errors import UserError, did_you_mean
-from tta_bench.files import open_whole, read_whole
+from tta_bench.files import open_whole, read_whole, writing
 from tta_bench.records.reading import read_record
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -32,18 +32,15 @@ def pack(folder: Path, out: Path, methods: Collection[str] = ()) -> int:
         raise UserError(f"{folder} is not a folder: expected a run folder, as `tta-bench run --out` makes it")
     store = Store.open(folder)
     records = _chosen(store, methods)
-    try:
-        with open_whole(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-            size = 0
-            for name, content in _files(store, records):
-                size += len(content)
-                if size > MOST_UNPACKED:
-                    raise UserError(f"{folder}: more than {MOST_UNPACKED:,} bytes: choose some rows with --methods")
-                info = zipfile.ZipInfo(name, EPOCH)
-                info.create_system, info.external_attr = 3, MODE
-                archive.writestr(info, content, zipfile.ZIP_DEFLATED, compresslevel=9)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot be written ({error.strerror or error})") from error
+    with writing(f"--out {out}"), open_whole(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        size = 0
+        for name, content in _files(store, records):
+            size += len(content)
+            if size > MOST_UNPACKED:
+                raise UserError(f"{folder}: more than {MOST_UNPACKED:,} bytes: choose some rows with --methods")
+            info = zipfile.ZipInfo(name, EPOCH)
+            info.create_system, info.external_attr = 3, MODE
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED, compresslevel=9)
     return len(records)
 
 

@@ -151,7 +151,7 @@ def digest(content: bytes) -> str:
 
 
 @lru_cache(maxsize=64)  # streams of one dataset have few lengths
-def _header(samples: int, *, is_open: bool) -> bytes:
+def _header(samples: int, *, is_open: bool = False) -> bytes:
     """The first bytes of a .npy file with this many rows, as `np.save` writes them."""
     buffer, row = BytesIO(), OPEN_ROW if is_open else ROW
     np.lib.format.write_array_header_1_0(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 from tta_bench.errors import UserError, some
@@ -14,7 +15,7 @@ from tta_bench.report.bibtex import Entry
 from tta_bench.report.comparable import shipped_suite
 from tta_bench.report.grouping import grouped
 from tta_bench.report.paper_conditions import defaults
-from tta_bench.report.rows import Comparison, Row
+from tta_bench.report.rows import Comparison, Row, setting
 from tta_bench.report.runs import Runs
 from tta_bench.streams.scenarios import protocol
 from tta_bench.suites.suite import Suite
@@ -160,7 +161,7 @@ def _points(rows: Sequence[Row]) -> str:
 
 def _settings(rows: Sequence[Row], runs: Runs) -> str:
     changed = {row.label: _changed(row.first.cell) for row in rows}
-    differ = [f"{label}: {_list(own)}" for label, own in changed.items() if own]
+    differ = [f"{label}: {', '.join(starmap(setting, own.items()))}" for label, own in changed.items() if own]
     if not differ:
         return "All settings are the published defaults. "
     chosen = {str(note).rstrip(".") for note in runs.chosen()}
@@ -212,12 +213,6 @@ def _where(about: Mapping[str, Any]) -> str:
     torch = f", torch {about['packages']['torch']}" if "torch" in about.get("packages", {}) else ""
     commit = f", commit {about['commit']}" if about.get("commit") else ""
     return f"{about.get('device_name', 'an unknown machine')}{threads}{torch}, Python {about.get('python')}{commit}"
-
-
-def _list(values: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in values.items()
-    )
 
 
 def _escaped(text: str) -> str:

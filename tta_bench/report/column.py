@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # csv: leaderboard.csv; frame: `tta_bench.frame` and exports; scoring: what accuracy tables say beside them, and live of
 # streams that do not wait; page, board: their tables; cost: what a page and a board list besides.
 Place = Literal[
-    "csv", "frame", "time", "scoring", "live", "ranking", "page", "board", "cost", "stress", "streams", "orders"
+    "csv", "frame", "time", "scoring", "live", "ranking", "page", "board", "cost", "stress", "streams", "open", "orders"
 ]
 
 
@@ -77,6 +77,7 @@ class Column:
     better: Literal["higher", "lower", ""] = ""
     record: Callable[[Line], Any] | None = None
     row: Callable[[Row, Context], Any] | None = None
+    only: Callable[[Record], bool] | None = None  # shown where a record is such; None: everywhere
 
     @property
     def title(self) -> str:

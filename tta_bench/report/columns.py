@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from tta_bench.report import costs, orders, streams, stress
+from tta_bench.report import costs, open_set, orders, streams, stress
 from tta_bench.report.column import Column, Line, Place, at
 from tta_bench.report.metrics import OF_STREAMS
 from tta_bench.report.rows import Comparison, Row
@@ -19,8 +19,14 @@ from tta_bench.report.values import NONE
 
 
 def columns_at(place: Place, comparison: Comparison | None = None) -> list[Column]:
-    """The columns that a place shows, with those of the metrics that a comparison was asked for."""
-    return at(place, (*COLUMNS, *(comparison.columns if comparison else ())))
+    """The columns that a place shows, with those of the metrics that a comparison was asked for.
+
+    Without a comparison, those are included that only some records have.
+    """
+    if comparison is None:
+        return at(place, COLUMNS)
+    found = at(place, (*COLUMNS, *comparison.columns))
+    return [column for column in found if column.only is None or any(map(column.only, comparison.records))]
 
 
 def _of_whole(line: Line, value: float) -> float:
@@ -262,4 +268,4 @@ _STREAMS = (
     Column("collapsed_visits", {"streams": 23}, "collapsed", row=streams.collapsed),
 )
 
-COLUMNS = (*_FACTS, *_SCORES, *_COSTS, *_STRESS, *_ORDERS, *_STREAMS)
+COLUMNS = (*_FACTS, *_SCORES, *_COSTS, *_STRESS, *_ORDERS, *_STREAMS, *open_set.COLUMNS)

@@ -78,12 +78,17 @@ def find_row(comparison: Comparison, name: str) -> Row:
     raise UserError(f"no row '{name}' in {comparison.suite}{did_you_mean(name, rows)}")
 
 
+def two_rows(comparison: Comparison, a: str, b: str) -> tuple[Row, Row]:
+    first, second = find_row(comparison, a), find_row(comparison, b)
+    if first.label == second.label:
+        raise UserError(f"--a and --b are both '{first.label}': name two rows")
+    return first, second
+
+
 def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference:
     """Compare two rows on the streams that both have finished."""
-    first, second = find_row(comparison, a), find_row(comparison, b)
+    first, second = two_rows(comparison, a, b)
     a, b = first.label, second.label
-    if a == b:
-        raise UserError(f"--a and --b are both '{a}': name two rows")
     found = [(one, other, _stream(one, other, runs)) for one, other in paired(first.done, second.done)]
     if not found:
         raise UserError(f"'{a}' and '{b}' have no samples in common: run them on the same tasks and seeds")

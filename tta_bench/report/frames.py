@@ -155,4 +155,5 @@ def _filters(where: dict[str, object]) -> list[choose.Filter]:
 def line(label: str, task: str, record: Record, columns: Sequence[Column] = ()) -> dict[str, Any]:
     """One row of `frame`; `columns` are those of metrics."""
     there = Line(label, task, record)
-    return {column.key: column.of_line(there) for column in at("frame", (*COLUMNS, *columns))}
+    shown = [column for column in at("frame", (*COLUMNS, *columns)) if column.only is None or column.only(record)]
+    return {column.key: column.of_line(there) for column in shown}

@@ -192,7 +192,7 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
 def differing(cell: Cell, others: Iterable[Cell]) -> list[str]:
     """The settings of a cell that another does not share, as in `lr=0.01`."""
     own, settings = cell.own_settings, [other.own_settings for other in others]
-    return [f"{key}={_word(own[key])}" for key in own if any(other.get(key) != own[key] for other in settings)]
+    return [setting(key, own[key]) for key in own if any(other.get(key) != own[key] for other in settings)]
 
 
 def common_mode(records: Sequence[Record]) -> str | None:
@@ -204,11 +204,12 @@ def common_mode(records: Sequence[Record]) -> str | None:
 def _speed_marks(cell: Cell) -> list[str]:
     """The precision, compilation and other options of a row, where they are not at their defaults."""
     words = {"amp": cell.spec.amp, "compile": "compiled"}
-    return [words.get(name) or f"{name}={_word(value)}" for name, value in cell.spec.mode.items()]
+    return [words.get(name) or setting(name, value) for name, value in cell.spec.mode.items()]
 
 
-def _word(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def setting(key: str, value: Any) -> str:
+    """As in `lr=0.01`."""
+    return f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
 
 
 def _fewer_seeds(rows: Sequence[Row]) -> list[Note]:

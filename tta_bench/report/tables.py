@@ -9,7 +9,7 @@ from dataclasses import replace
 from tta_bench.notes import Level, Note, info, warning
 from tta_bench.papers.baseline import own_table
 from tta_bench.records.record import Record
-from tta_bench.report import names, orders, streams, stress
+from tta_bench.report import names, open_set, orders, streams, stress
 from tta_bench.report.column import Column, Context, Place, entries
 from tta_bench.report.columns import columns_at
 from tta_bench.report.comparable import shipped_suite
@@ -31,6 +31,8 @@ def layout(comparison: Comparison) -> dict[str, Table]:
     A suite whose rows have labels of their own compares variants; one that answers a paper's time table compares times.
     """
     accuracy, cost = {"accuracy": accuracy_table(comparison)}, {"time": time_table(comparison)}
+    if open_set.are_open(comparison):
+        accuracy["open"] = open_table(comparison)
     if any(_is_variant(row.first) for row in comparison.rows):
         return {"ablation": ablation_table(comparison)} | accuracy | cost
     table = own_table(shipped_suite(comparison.records[0].cell))
@@ -110,6 +112,12 @@ def orders_table(comparison: Comparison) -> Table:
     """One line per row; numbers only where it is done in every order: the one that is missing may be the worst."""
     notes = (*comparison.notes, info(orders.NOTE))
     return _of_columns("orders", f"{orders.count(comparison)} orders", Context(comparison), notes, failed=NONE)
+
+
+def open_table(comparison: Comparison) -> Table:
+    """How well known and unknown classes are told apart, averaged over tasks and seeds."""
+    notes = (*comparison.notes, *map(info, open_set.NOTES))
+    return _of_columns("open", "unknown classes", Context(comparison), notes)
 
 
 def streams_table(comparison: Comparison, runs: Runs) -> dict[str, Table]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tta_bench.errors import UserError
-from tta_bench.files import folder_below, write_whole
+from tta_bench.files import folder_below, write_whole, writing
 from tta_bench.measure.correlation import correlation
 from tta_bench.notes import Note, info
 from tta_bench.records.record import Record
@@ -148,9 +148,7 @@ def _measured_labels(comparison: Comparison, runs: Runs) -> list[Note]:
 
 
 def _write(folder: Path, files: dict[str, str]) -> list[Path]:
-    try:
+    with writing(folder, ": choose another --out"):
         for name, text in files.items():
             write_whole(folder / name, text.encode())
-    except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror}: choose another --out") from error
     return [folder / name for name in files]

@@ -11,7 +11,7 @@ from tta_bench.errors import UserError, did_you_mean
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.report.costs import paired
-from tta_bench.report.differences import find_row
+from tta_bench.report.differences import two_rows
 from tta_bench.report.rows import Comparison
 from tta_bench.report.runs import Runs
 
@@ -56,9 +56,7 @@ class ClassLine:
 
 def pair(comparison: Comparison, runs: Runs, a: str, b: str, task: str, seed: int | None) -> Pair:
     """The two rows on a task, for one seed; the lowest that both have, by default."""
-    one, other = find_row(comparison, a), find_row(comparison, b)
-    if one.label == other.label:
-        raise UserError(f"--a and --b are both '{one.label}': name two rows")
+    one, other = two_rows(comparison, a, b)
     if task not in comparison.tasks:
         raise UserError(f"no task '{task}' in {comparison.suite}{did_you_mean(task, comparison.tasks)}")
     both = [found for found in paired(one.done, other.done) if task in found[0].cell.spec.tasks]

@@ -8,10 +8,8 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
-from jinja2 import Environment
 from markupsafe import Markup
 from numpy.typing import NDArray
 
@@ -44,11 +42,11 @@ def page(found: Pair, again: Again, most: int = MOST) -> str:
     kinds = [(group, _cards(found, again, group.places[:most])) for group in groups(found)]
     style = report_page.text_of("page.css") + templates.text_of(__package__, "show.css")
     script = templates.text_of(__package__, "show.js") + report_page.text_of("theme.js")
-    script = f"(() => {{\n{script}}})();\n"
+    script = templates.in_one_scope(script)
     inside = f"style-src {report_page.hash_of(style)}; script-src {report_page.hash_of(script)}; img-src data:"
     lines = classes(found)
     return (
-        _environment()
+        templates.environment(__package__)
         .get_template("show.html")
         .render(
             title=f"{found.b} against {found.a} on {found.task}",
@@ -108,8 +106,3 @@ def picture(image: NDArray[np.uint8]) -> str:
     made.thumbnail((LARGE, LARGE))
     made.save(buffer, kind, **({"quality": 85} if kind == "jpeg" else {"optimize": True}))
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-@cache
-def _environment() -> Environment:
-    return templates.environment(__package__)

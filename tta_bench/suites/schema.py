@@ -39,7 +39,7 @@ def as_yaml(suite: Suite) -> str:
     content: dict[str, Any] = {}
     for f in fields(Suite):
         value = getattr(suite, f.name)
-        default = validate.default(f)
+        default = validate.default_of(f)
         if default is MISSING or value != default:
             content[f.name] = list(value) if isinstance(value, tuple) else value
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)

@@ -97,7 +97,8 @@ def _refuse_bad_sweep(sweep: Mapping[str, list[float]]) -> None:
             raise ValueError(f"sweep: {axis}: expected at least two different values, got {values}")
         for value in values:
             if _is_bad(axis, value):
-                raise ValueError(f"sweep: {axis}: {value:g} is no {axis.replace('_', ' ')}")
+                what = "share above 0 and below 1" if axis == "open" else axis.replace("_", " ")
+                raise ValueError(f"sweep: {axis}: {value:g} is no {what}")
 
 
 def _is_bad(axis: str, value: float) -> bool:

@@ -33,7 +33,9 @@ MOST_THREADS = 256  # a record may name any number
 OnCell = Callable[[Record], None]
 
 
-def rerun(found: Sequence[Found], count: int, seed: int, site: Site, audit: Audit, on_cell: OnCell) -> None:
+def rerun(
+    found: Sequence[Found], count: int, seed: int, site: Site, audit: Audit, on_cell: OnCell = lambda record: None
+) -> None:
     """Run `count` of these cells again in a temporary folder; the same seed draws the same cells."""
     ordered = sorted(found, key=lambda pair: pair[0].cell.key)
     for record, store in random.Random(seed).sample(ordered, min(count, len(ordered))):

@@ -18,8 +18,10 @@ from tta_bench.board.site.pages import pages, text_of
 from tta_bench.board.site.suites import suite_boards
 from tta_bench.board.submission import FILE, RUN, Submission, read_board
 from tta_bench.errors import UserError
+from tta_bench.files import writing
 from tta_bench.report import page
 from tta_bench.report.metrics import metric_columns
+from tta_bench.report.page import templates
 from tta_bench.report.runs import Runs
 
 MARK = ".tta-bench-board"  # in every site, so that a build replaces no other folder
@@ -54,7 +56,7 @@ def build(board: Path, out: Path, title: str = "TTA board", metrics: Sequence[st
     _refuse_other(out)
     columns, _ = metric_columns(metrics, [], Runs([]))  # refuses an unknown one first
     boards = suite_boards(submissions, gather_runs(submissions, metrics))
-    try:
+    with writing(f"--out {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as home:
             site = Path(home) / "site"
@@ -69,8 +71,6 @@ def build(board: Path, out: Path, title: str = "TTA board", metrics: Sequence[st
             if out.exists():
                 shutil.rmtree(out)
             site.rename(out)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot be written ({error.strerror or error})") from error
     return Built(len(submissions), len(boards), len(sizes), max(sizes))
 
 
@@ -91,7 +91,7 @@ def _write(site: Path, name: str, content: bytes) -> int:
 
 def _assets() -> Iterator[tuple[str, bytes]]:
     drawing, own = [page.text_of(name) for name in page.DRAWING], [text_of(name) for name in SCRIPTS]
-    yield "site.js", ("(() => {\n" + "\n".join([*drawing, *own]) + "})();\n").encode()
+    yield "site.js", templates.in_one_scope("\n".join([*drawing, *own])).encode()
     yield "early.js", text_of("early.js").encode()
     yield "site.css", (page.text_of("page.css") + text_of("site.css")).encode()
     yield MARK, b""

@@ -30,7 +30,7 @@ def pages(
     boards: Sequence[SuiteBoard], submissions: Sequence[Submission], title: str, metrics: Sequence[Column] = ()
 ) -> Pages:
     """File names and contents of all pages."""
-    common = {"title": title, "boards": boards, "columns": at("board", (*COLUMNS, *metrics))}
+    common = {"title": title, "boards": boards, "columns": _shown(at("board", (*COLUMNS, *metrics)), boards)}
     yield "index.html", _render("index.html", common, "", latest=_latest(boards), submissions=len(submissions))
     for board in boards:
         shorts = dict(zip(board.tasks, names.columns(board.tasks), strict=True))
@@ -45,6 +45,12 @@ def pages(
             yield f"tasks/{board.slug}--{slug(task)}.html", content
     for method, found in _methods(boards).items():
         yield f"methods/{method}.html", _render("method.html", common, "../", found=found, first=found[0][1])
+
+
+def _shown(columns: Sequence[Column], boards: Sequence[SuiteBoard]) -> list[Column]:
+    """Without the columns that only some runs have, and none of these."""
+    titles = {title for board in boards for row in board.rows for title in row.row.costs}
+    return [column for column in columns if column.only is None or column.title in titles]
 
 
 def _render(template: str, common: dict[str, Any], root: str, **values: Any) -> str:

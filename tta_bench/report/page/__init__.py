@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 
-from jinja2 import Environment
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from tta_bench.records.cell import Cell
 from tta_bench.report.leaderboard import NO_MARKS, Close
@@ -44,11 +41,11 @@ def page(
     """
     accuracy, cost = tables or (accuracy_table(comparison), time_table(comparison))
     lines = gather(comparison, accuracy, predictions)
-    style, script = text_of("page.css"), _script()
+    style, script = text_of("page.css"), templates.in_one_scope("\n".join(map(text_of, SCRIPTS)))
     if paper:  # without the notes that the page shows already
         paper = replace(paper, notes=tuple(note for note in paper.notes if note not in accuracy.notes))
     return (
-        _environment()
+        templates.environment(__package__)
         .get_template("page.html")
         .render(
             title=title,
@@ -67,22 +64,6 @@ def page(
             details=view.details(lines),
         )
     )
-
-
-@cache
-def _environment() -> Environment:
-    made = templates.environment(__package__)
-    made.filters["prose"] = _prose
-    return made
-
-
-def _prose(text: object) -> Markup:
-    """A note as markup: `so` is code, all else is text."""
-    return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(text))))
-
-
-def _script() -> str:
-    return "(() => {\n" + "\n".join(text_of(name) for name in SCRIPTS) + "})();\n"
 
 
 def text_of(name: str) -> str:

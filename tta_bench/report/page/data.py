@@ -107,7 +107,7 @@ def _axes(line: Line, *, has_time: bool, shared: bool) -> dict[str, float]:
     found: dict[str, float] = {}
     for column in {column.key: column for column in (*columns_at("cost"), *columns_at("page"))}.values():
         is_time = column.key in ("times_source", "ms_per_image")
-        if column.title in line.costs and (has_time or not is_time):
+        if column.title in line.costs and column.only is None and (has_time or not is_time):
             name = "passes/image" if column.key in ("forwards_per_image", "backwards_per_image") else column.title
             name += " (shared with other jobs)" * (is_time and shared)
             found[name] = round(found.get(name, 0) + line.costs[column.title].mean, 4)
