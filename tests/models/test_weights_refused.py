@@ -68,7 +68,9 @@ def test_weights_that_do_not_fit_are_named(tiny: VisionTransformer, how: str, tm
 def test_another_input_size_shows_the_working_way(tiny: VisionTransformer, tmp_path: Path) -> None:
     state = {**tiny.state_dict(), "pos_embed": torch.zeros(1, 50, tiny.embed_dim)}
     torch.save(state, tmp_path / "fine.pth")
-    with pytest.raises(UserError, match=r"size mismatch: pos_embed .*a config.json: --model local-dir:FOLDER"):
+    with pytest.raises(
+        UserError, match=r"size mismatch: pos_embed .*--model-args, as in img_size=98, or .*: --model local-dir:FOLDER"
+    ):
         models.load(f"{TINY}={tmp_path / 'fine.pth'}")
 
 

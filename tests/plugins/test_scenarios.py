@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.plugins import install, tta_bench
+from tta_bench.board.submission import FILE
 
 CODE = """
 from dataclasses import dataclass
@@ -42,3 +45,39 @@ def test_a_strangers_stream_works_everywhere(tmp_path: Path) -> None:
     refused = tta_bench(tmp_path / "site", "run", *words, "--scenario", "ours+stored+wrong", "--out", out)
     assert refused.returncode == 2
     assert refused.stderr.count("\n") <= 2
+
+
+SUITE = """
+name: one-digit-streams
+about: a small suite of one task
+data: {kind: digits-c, severity: 5}
+tasks: [contrast]
+model: digits-vit
+batch_size: 32
+methods: {source: {}, tent: {}}
+scenario: backwards
+"""
+
+
+@pytest.mark.slow
+def test_a_strangers_stream_reaches_the_board(tmp_path: Path) -> None:
+    site, run, entry = tmp_path / "site", tmp_path / "run", tmp_path / "board" / "ada"
+    install(site, "theirs", ENTRIES, CODE, "scenarios")
+    install(site, "smallboard", "smallboard = smallboard_suites", "", group="suites")
+    (site / "smallboard_suites").mkdir()
+    (site / "smallboard_suites" / "__init__.py").write_text("")
+    (site / "smallboard_suites" / "streams.yaml").write_text(SUITE)
+    ran = tta_bench(site, "run", "--suite", "one-digit-streams", "--seeds", "0,1,2", "--in-process", "--out", run)
+    assert ran.returncode == 0, ran.stderr
+    made = tta_bench(site, "board", "new", run, "--out", entry)
+    assert made.returncode == 0, made.stderr
+    text = (entry / FILE).read_text()
+    (entry / FILE).write_text(text.replace("https://TODO", "https://example.org").replace("TODO", "Ada"))
+    (tmp_path / "none").mkdir()
+    there = tta_bench(site, "board", "check", entry, "--board", tmp_path / "none")
+    assert "Traceback" not in there.stdout + there.stderr
+    assert "PROBLEM" not in there.stdout, there.stdout
+    built = tta_bench(site, "board", "build", "--board", entry.parent, "--out", tmp_path / "html")
+    assert built.returncode == 0, built.stderr
+    pages = [page.read_text() for page in (tmp_path / "html").rglob("*.html")]
+    assert any("backwards" in page for page in pages)

@@ -108,7 +108,7 @@ def parsed(given: dict[str, str | None]) -> RunOptions:
 
 
 def test_text_and_values_give_the_same_options() -> None:
-    others = {"orders", "difficulty", "length", "laps"}  # they exclude some of the above
+    others = {"model_args", "orders", "difficulty", "length", "laps"}  # they exclude some of the above
     assert GIVEN.keys() == {*NAMES, *scenario_settings()} - others
     by_text = parsed({name: text for name, (text, _) in GIVEN.items()})
     assert by_text == RunOptions.of({name: value for name, (_, value) in GIVEN.items()})

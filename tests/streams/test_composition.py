@@ -228,6 +228,9 @@ def test_a_preset_is_a_composition_and_nothing_else(preset: str) -> None:
 
 BAD = {
     "dirichlet:0": "dirichlet: delta: expected a number above 0",
+    "dirichlet:1e-320": "dirichlet: delta: expected a number from 0.000001",
+    "continual++iid": "a choice is missing",
+    "": "a choice is missing",
     "dirichlet": "dirichlet: needs delta, as in dirichlet:0.1",
     "continual+recurring:0": "recurring: laps: expected a whole number of at least 1",
     "long-tail:0.5": "factor: expected a number from 1",
@@ -261,6 +264,7 @@ def test_bad_input_is_one_line(text: str) -> None:
         ("normal+freeze:200", "freeze:200 needs a longer stream: this one has 200 images"),
         ("normal+dirichlet:1,slots=classes,least=20", "no draw in 200 tries"),
         ("continual+recurring:1000000", "longer than 100,000,000"),
+        ("continual+remember:201", "remember:201 needs more clean images than the 200 there are"),
     ],
 )
 def test_streams_that_their_data_cannot_make_are_refused(text: str, words: str) -> None:

@@ -119,6 +119,8 @@ def test_chains_show_images_that_are_there(
         ("markov:0.5,ratio=0.5", "ratio: expected a number from 1"),
         ("markov:0.5,cap=0", "cap: expected a whole number of at least 1, got '0', or 'all'"),
         ("mixed+order:random", "mixed tasks have no order, except with markov"),
+        ("continual+markov:0.9,task_stay=0.9", "task_stay and task_ratio need mixed tasks"),
+        ("mixed+same-draw", "mixed tasks are drawn together"),
         ("mixed+markov+border", "mixed tasks have no borders"),
     ],
 )

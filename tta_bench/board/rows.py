@@ -21,6 +21,7 @@ from tta_bench.records.store import Store
 from tta_bench.report.grouping import grouped
 from tta_bench.report.paper_conditions import defaults
 from tta_bench.runs.spec import BY_TASK
+from tta_bench.streams.scenarios import Scenario, scenario_of
 from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
 
@@ -48,11 +49,11 @@ def check_rows(records: Sequence[Record], review: Review) -> dict[str, list[Reco
 
 
 def check_complete(rows: Mapping[str, list[Record]], suite: Suite, review: Review) -> None:
-    """Whether every row has every task with every seed once, whole and in the normal scenario."""
-    seeds = sorted({*SEEDS, *suite.seeds})
+    """Whether every row has every task with every seed once, whole and in the suite's scenario."""
+    seeds, scenario = sorted({*SEEDS, *suite.seeds}), scenario_of(suite.scenario or "normal")
     wanted = {(task, seed) for task in suite.tasks for seed in seeds}
     for label, records in rows.items():
-        odd = [record for record in records if not _is_whole(record)]
+        odd = [record for record in records if not _is_whole(record, scenario)]
         found = Counter(
             (task, record.cell.spec.seed) for record in records if record not in odd for task in record.cell.spec.tasks
         )
@@ -67,8 +68,10 @@ def check_complete(rows: Mapping[str, list[Record]], suite: Suite, review: Revie
             review.refuse("complete", f"row {label} has several results for {_named(twice)}", again)
 
 
-def _is_whole(record: Record) -> bool:
-    return record.reportable and record.cell.spec.scenario == "normal" and record.cell.spec.live is None
+def _is_whole(record: Record, scenario: Scenario) -> bool:
+    spec = record.cell.spec
+    is_same = spec.scenario == scenario.name and dict(spec.scenario_settings) == scenario.settings
+    return record.reportable and is_same and spec.live is None
 
 
 def _named(cells: Sequence[tuple[str, int]]) -> str:

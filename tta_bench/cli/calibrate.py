@@ -17,7 +17,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Measure the suite's source model under each corruption at rising severities. --scenario ccc reads "
         "how strong its corruptions must be from the file. The embedded data has one.",
     )
-    options.add(verb, ("suite", "model", "device", "readers", "data_root"), suite=MISSING)
+    options.add(verb, ("suite", "model", "model_args", "device", "readers", "data_root"), suite=MISSING)
     verb.add_argument(
         "--images", type=options.positive, default=1000, metavar="N", help="clean images (default: %(default)s)"
     )

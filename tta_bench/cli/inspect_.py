@@ -21,7 +21,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb.add_argument("--batches", type=options.positive, default=8, metavar="N", help="batches per task (default: 8)")
     verb.add_argument("--images", type=options.positive, default=2, metavar="N", help=_IMAGES)
     verb.add_argument("--seed", type=options.seed, default=0, metavar="N", help="seed of the stream order (default: 0)")
-    options.add(verb, ("suite", "tasks", "model", "set", "device", "data_root"), suite=suite.SMALL)
+    options.add(verb, ("suite", "tasks", "model", "model_args", "set", "device", "data_root"), suite=suite.SMALL)
     verb.add_argument(
         "--out", type=Path, metavar="DIR", help=f"inspection folder (default: {RUNS}/<suite>-inspect-<method>)"
     )

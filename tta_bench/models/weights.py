@@ -134,8 +134,8 @@ def _from_state(name: str, path: Path) -> nn.Module:
     wrong = misfit(network, state)
     if wrong and "size mismatch" in wrong:  # made with other arguments than the tag has
         raise UserError(
-            f"{path}: weights do not fit '{name}': {wrong}. For another input size or other arguments, put it into a "
-            "folder as model.safetensors or pytorch_model.bin beside a config.json: --model local-dir:FOLDER "
+            f"{path}: weights do not fit '{name}': {wrong}. For another input size or other arguments, name them by "
+            "--model-args, as in img_size=98, or put a config.json beside the weights: --model local-dir:FOLDER "
             "(docs/models.md)"
         )
     fill(network, state, path, f"'{name}'")

@@ -18,6 +18,7 @@ from tta_bench import settings as method_settings
 from tta_bench.checked import readers as read
 from tta_bench.checked.options import GROUPS, OUT, WHAT, WHERE, flag_of, option, part, read_all, read_one
 from tta_bench.errors import UserError
+from tta_bench.models import timm_args
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import BACKWARD, BUSY, COUNTS, Busy
 from tta_bench.runs.site import Site
@@ -36,6 +37,7 @@ _MODEL = (
     "or AugReg .npz file), hf_hub:OWNER/NAME (a timm model of the Hugging Face hub), or a .safetensors file written by "
     "train-source (default: the suite's)"
 )
+_MODEL_ARGS = "--model TAG=FILE: arguments of timm's model that differ from the tag's, as in img_size=98"
 _SETTINGS = "settings that `tta-bench tune` chose and wrote; reports say on which data"
 _ORDERS = "run K orders of each stream (seeds 0 to K - 1) and show the worst, the median and the best"
 _SCENARIO = (
@@ -84,6 +86,7 @@ class RunOptions(Site, Asked):
     _: KW_ONLY
     tasks: Sequence[str] = option((), "run only these tasks of the suite (default: all)", read.names, WHAT)
     model: str | None = option(None, _MODEL, group=WHAT)
+    model_args: str | None = option(None, _MODEL_ARGS, group=WHAT, metavar="K=V,…")
     settings: str | Path | None = option(None, _SETTINGS, read.path, WHAT, metavar="FILE")
     set: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = option(
         None,
@@ -125,6 +128,9 @@ class RunOptions(Site, Asked):
             )
         self._refuse_odd_clocks()
         self._choose_gpus()
+        if self.model_args is not None:  # from here on a part of the model's name
+            object.__setattr__(self, "model", timm_args.named(self.model, self.model_args))
+            object.__setattr__(self, "model_args", None)
 
     def _choose_gpus(self) -> None:
         """With --gpus a cell runs on a GPU or not at all."""

@@ -68,7 +68,8 @@ def find(word: str) -> type[Choice] | str:
     if word in SCENARIOS:
         raise UserError(f"scenario '{word}' stands alone and cannot be combined ({ALONE.get(word, 'see docs')})")
     if word not in strangers().claims:
-        raise UserError(f"unknown scenario '{word}'{did_you_mean(word, words())}")
+        near = did_you_mean(word, words()).partition(" (known")[0]
+        raise UserError(f"unknown scenario '{word}'{near or ':'} `tta-bench list scenarios` shows all")
     found = strangers().load_object(word)
     if isinstance(found, str):
         return found
@@ -120,6 +121,8 @@ def _named(text: str) -> list[Choice]:
     explicit: dict[str, Choice] = {}
     for part in text.split("+"):
         word, _, given = part.strip().partition(":")
+        if not word:
+            raise UserError(f"scenario '{text}': a choice is missing, as in continual+dirichlet:0.1")
         found = find(word)
         if isinstance(found, str):
             if given:
@@ -176,7 +179,12 @@ class Composition(Scenario):
         is_mixed = isinstance(self.domains, domains.Together)
         if is_mixed and (self.on("cut") or policy == running.TASK):
             raise UserError(f"mixed tasks have no borders at which to cut or to reset ({self.name})")
-        if is_mixed and self.on("order") and not isinstance(self.on("labels"), Markov):
+        if is_mixed and self.on("draw"):
+            raise UserError(f"mixed tasks are drawn together: omit same-draw ({self.name})")
+        rule = self.on("labels")
+        if isinstance(rule, Markov) and rule.moves_tasks and not is_mixed:
+            raise UserError(f"markov: task_stay and task_ratio need mixed tasks ({self.name})")
+        if is_mixed and self.on("order") and not isinstance(rule, Markov):
             raise UserError(f"mixed tasks have no order, except with markov: omit {self.on('order')} ({self.name})")
         if self.on("open") and self.on("open").blocks and self.domains.cuts_tasks:
             raise UserError(f"open: blocks are cut by {self.domains.word}: shuffle unknown images in ({self.name})")

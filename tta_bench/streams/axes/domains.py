@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tta_bench.checked.options import option
-from tta_bench.checked.readers import BadValue, positive, ratio, whole
+from tta_bench.checked.readers import BadValue, positive, whole
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.errors import UserError, some
 from tta_bench.streams.axes.base import Choice, Names, Segment
+from tta_bench.streams.axes.labels import concentration
 from tta_bench.streams.presets import orders
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Dynamic(Domains):
     about = "each task cut into a few pieces of random length that alternate"
     cuts_tasks = True
 
-    delta: float = option(1.0, "of the Dirichlet distribution of lengths; small: uneven", ratio)
+    delta: float = option(1.0, "of the Dirichlet distribution of lengths; small: uneven", concentration)
     pieces: int = option(3, "slots that each task is spread over", positive)
     unit: int = option(64, "images in the unit of length: use the batch size", positive)
 

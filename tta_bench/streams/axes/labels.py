@@ -97,6 +97,14 @@ class ImbalancedDraws(Labels):
         return class_after_class(labels, self.imbalance, names)
 
 
+def concentration(given: Any) -> float:
+    """Delta of a Dirichlet distribution; far outside of these limits, logarithms of shares overflow."""
+    found = ratio(given)
+    if not 1e-6 <= found <= 1e6:
+        raise BadValue(f"expected a number from 0.000001 to 1,000,000, got {given!r}")
+    return found
+
+
 def _slots(given: Any) -> str | int:
     if given == "classes":
         return "classes"
@@ -111,7 +119,7 @@ class Dirichlet(Labels):
     word = "dirichlet"
     about = "each class spread over slots by a Dirichlet draw; in a slot, one class after the other"
 
-    delta: float = option(None, "small: long runs of one class", ratio, metavar="0.1")
+    delta: float = option(None, "small: long runs of one class", concentration, metavar="0.1")
     slots: str | int = option(100, "at most so many slots as N or as classes; `classes`: as many as classes", _slots)
     balance: str = option("no", "yes: close a slot that has its share of images", choices=("yes", "no"))
     least: int = option(0, "draw again until each slot has so many images", whole)

@@ -64,6 +64,11 @@ class Markov(Labels):
     task_ratio: float = option(1.0, "as ratio, of mixed tasks", _factor)
     cap: str | int = option(ALL, "images of the commonest class in a task; all: as many as there are", _cap)
 
+    @property
+    def moves_tasks(self) -> bool:
+        """Whether it says how tasks follow each other."""
+        return self.task_stay != IID or self.task_ratio != 1
+
     def order(self, labels: Ints, names: Names) -> Ints:
         import numpy as np
 
