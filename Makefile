@@ -8,7 +8,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-PHOTO_TARGETS := photos photos-data photos-networks photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-resnet20
+PHOTO_TARGETS := photos photos-data photos-networks photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-vit-s-main photos-vit-s-published photos-vit-s-seeds photos-vit-s-others photos-vit-s-results photos-resnet20 photos-resnet20-main photos-resnet20-published photos-resnet20-seeds photos-resnet20-others photos-resnet20-results
 .PHONY: $(PHOTO_TARGETS) starts-photos demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed results-streams board published notebook docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
@@ -137,8 +137,8 @@ RESNET := $(PHOTOS)/cifar10_resnet20.safetensors
 ON_VIT := --model $(VIT) $(PHOTOS_DATA) --amp bf16
 ON_RESNET := --model $(RESNET) $(PHOTOS_DATA)
 PHOTO_RUN := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --jobs 2
-TUNE_VIT := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite cifar10-c-holdout-vit-s $(ON_VIT) --out $(RUNS)/cifar10-c-holdout-vit-s
-TUNE_RESNET := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --suite cifar10-c-holdout-resnet20 $(ON_RESNET) --out $(RUNS)/cifar10-c-holdout-resnet20
+TUNE_VIT := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --jobs 2 --suite cifar10-c-holdout-vit-s $(ON_VIT) --out $(RUNS)/cifar10-c-holdout-vit-s
+TUNE_RESNET := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --jobs 2 --suite cifar10-c-holdout-resnet20 $(ON_RESNET) --out $(RUNS)/cifar10-c-holdout-resnet20
 
 photos: photos-networks starts-photos photos-tune photos-resnet20 photos-vit-s ## make all results on photographs
 
@@ -164,14 +164,10 @@ photos-tune: photos-tune-vit-s photos-tune-resnet20 ## tune both suites of photo
 photos-tune-vit-s: $(VIT)
 	$(PHOTO_RUN) --suite cifar10-c-holdout-vit-s --methods source $(ON_VIT) --out $(RUNS)/cifar10-c-holdout-vit-s
 	$(TUNE_VIT) --method tent --grid lr=0.001,0.003,0.01,0.03,0.1
-	$(TUNE_VIT) --method eata --grid lr=0.003,0.01,0.03,0.1 --grid redundancy_threshold=0.4
-	$(TUNE_VIT) --method eata --grid lr=0.03 --grid redundancy_threshold=0.05,0.2,0.6
-	$(TUNE_VIT) --method sar --grid lr=0.003,0.01,0.03,0.1 --grid reset_threshold=0.02
-	$(TUNE_VIT) --method sar --grid lr=0.03 --grid reset_threshold=0.2
+	$(TUNE_VIT) --method eata --grid lr=0.01,0.03,0.1,0.3 --grid redundancy_threshold=0.4
+	$(TUNE_VIT) --method sar --grid lr=0.003,0.01,0.03,0.1,0.3 --grid reset_threshold=0.02
 	$(TUNE_VIT) --method dpal --grid lr=0.003,0.01,0.03,0.1 --grid reset_threshold=0.02
-	$(TUNE_VIT) --method dpal --grid lr=0.01 --grid reset_threshold=0.2
 	$(TUNE_VIT) --method dpal-official --grid lr=0.003,0.01,0.03,0.1 --grid reset_threshold=0.02
-	$(TUNE_VIT) --method dpal-official --grid lr=0.01 --grid reset_threshold=0.2
 	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/cifar10-c-holdout-vit-s results/tuning/cifar10-vit-s.csv
 
 photos-tune-resnet20: $(RESNET)
@@ -197,23 +193,46 @@ define photo-results
 	$(BIN)/tta-bench figure $(RUNS)/$(1) curve --tasks gaussian_noise,defocus_blur,contrast --out results/$(1)/figures/curve.png
 	for row in $(2); do $(BIN)/tta-bench compare $(RUNS)/$(1) --a source --b $$row --out results/$(1)/compare/$$row || exit; done
 	$(BIN)/python -m benchmarks.source_reference $(RUNS)/$(1)
+	$(BIN)/python -m benchmarks.summary_table results/$(1) $(3)
 endef
 
-photos-vit-s: $(VIT)      ## make results/cifar10-c-5-vit-s
+photos-vit-s: photos-vit-s-main photos-vit-s-published photos-vit-s-seeds photos-vit-s-others photos-vit-s-results
+
+photos-vit-s-main: $(VIT) ## Source and the methods of the paper on the ViT, as the suite sets them, one seed
 	$(RUN_VIT)
+
+photos-vit-s-published: $(VIT) ## the same methods with their published settings
 	$(RUN_VIT) --methods tent-published,eata-published,sar-published,dpal-published,dpal-official-published
+
+photos-vit-s-seeds: $(VIT) ## the same, two more seeds
 	$(RUN_VIT) --seeds 1,2
+
+photos-vit-s-others: $(VIT) ## every other method that the ViT takes, one seed
 	$(RUN_VIT) --methods $(VIT_OTHERS)
 	$(RUN_VIT) --methods adacontrast,rmt,cotta,memo,foa --tasks $(FEW)
-	$(call photo-results,cifar10-c-5-vit-s,tent eata sar dpal dpal-official)
 
-photos-resnet20: $(RESNET) ## make results/cifar10-c-5-resnet20
+photos-vit-s-results: $(READY) ## make results/cifar10-c-5-vit-s from what has run
+	$(call photo-results,cifar10-c-5-vit-s,tent eata sar dpal,README.md docs/photographs.md)
+	for pair in tent:sar sar:dpal; do $(BIN)/tta-bench compare $(RUNS)/cifar10-c-5-vit-s --a $${pair%:*} --b $${pair#*:} \
+		--out results/cifar10-c-5-vit-s/compare/$${pair#*:}-against-$${pair%:*} || exit; done
+
+photos-resnet20: photos-resnet20-main photos-resnet20-published photos-resnet20-seeds photos-resnet20-others photos-resnet20-results
+
+photos-resnet20-main: $(RESNET) ## Source, BN, TENT, EATA and SAR on the ResNet, as the suite sets them, one seed
 	$(RUN_RESNET)
+
+photos-resnet20-published: $(RESNET) ## TENT, EATA and SAR with their published settings
 	$(RUN_RESNET) --methods tent-published,eata-published,sar-published
+
+photos-resnet20-seeds: $(RESNET) ## the same, two more seeds
 	$(RUN_RESNET) --seeds 1,2
+
+photos-resnet20-others: $(RESNET) ## every other method that the ResNet takes, one seed
 	$(RUN_RESNET) --methods $(RESNET_OTHERS)
 	$(RUN_RESNET) --methods adacontrast,cotta,memo,note --tasks $(FEW)
-	$(call photo-results,cifar10-c-5-resnet20,bn-test tent eata sar)
+
+photos-resnet20-results: $(READY) ## make results/cifar10-c-5-resnet20 from what has run
+	$(call photo-results,cifar10-c-5-resnet20,bn-test tent eata sar,docs/photographs.md)
 
 # Two processes share the folder: twice as fast on two cores.
 SHARED := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digit-pairs-c-5 --out $(RUNS)/digit-pairs-c-5

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from benchmarks import demo_table, same_results, tuning_record
+from benchmarks import demo_table, same_results, summary_table, tuning_record
 from tests.support.checkout import ROOT
 from tests.support.records import keep, make_record
 from tta_bench.records.store import Store
 from tta_bench.report.leaderboard import tidy_csv
 from tta_bench.report.rows import compare
 from tta_bench.suites import suite
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHOWN = [
+    (document, folder)
+    for document in DOCUMENTS
+    for folder in re.findall(r"<!-- summary of (\S+) -->", document.read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize(("document", "folder"), SHOWN, ids=lambda value: getattr(value, "name", value))
+def test_a_document_shows_the_table_of_its_results(document: Path, folder: str) -> None:
+    (shown,) = summary_table.marked(folder).findall(document.read_text(encoding="utf-8"))
+    assert shown == summary_table.table(ROOT / folder)
+
+
+def test_a_table_is_written_only_into_its_own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    document, folder = tmp_path / "page.md", "results/digit-pairs-c-5"
+    document.write_text(f"<!-- summary of {folder} -->\n<!-- end -->\nbetween\n<!-- end -->\n")
+    for _ in range(2):
+        summary_table.main([folder, str(document)])
+        text = document.read_text(encoding="utf-8")
+        assert text.endswith("<!-- end -->\nbetween\n<!-- end -->\n")
+        assert text.count("| sar |") == 1
+
+
+def test_the_first_table_of_the_readme_comes_from_results() -> None:
+    text = DOCUMENTS[0].read_text(encoding="utf-8")
+    assert text.index("<!-- summary of ") < text.index("|---")
 
 
 def test_a_grid_is_named_by_what_it_varied(tmp_path: Path) -> None:
