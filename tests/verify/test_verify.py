@@ -108,7 +108,7 @@ def a_date(record: Record, predictions: Predictions) -> tuple[Record, Prediction
 
 
 def a_stream_without_its_end(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
-    columns = {name: column[:320] for name, column in vars(predictions).items()}
+    columns = {name: column[:320] for name, column in vars(predictions).items() if column is not None}
     return signed(changed(record, batch_seconds=[0.02] * 10), Predictions(**columns))
 
 
