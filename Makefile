@@ -8,7 +8,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-PHOTO_TARGETS := photos photos-data photos-networks photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-vit-s-main photos-vit-s-published photos-vit-s-seeds photos-vit-s-others photos-vit-s-results photos-resnet20 photos-resnet20-main photos-resnet20-published photos-resnet20-seeds photos-resnet20-others photos-resnet20-results
+PHOTO_TARGETS := photos photos-data photos-networks photos-train-resnet20 photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-vit-s-main photos-vit-s-published photos-vit-s-seeds photos-vit-s-others photos-vit-s-results photos-resnet20 photos-resnet20-main photos-resnet20-published photos-resnet20-seeds photos-resnet20-others photos-resnet20-results
 .PHONY: $(PHOTO_TARGETS) starts-photos demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed results-streams board published notebook docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
@@ -135,7 +135,7 @@ PHOTOS_DATA := --data-root $(PHOTOS)/data
 VIT := $(PHOTOS)/cifar10_vit_small.safetensors
 RESNET := $(PHOTOS)/cifar10_resnet20.safetensors
 ON_VIT := --model $(VIT) $(PHOTOS_DATA) --amp bf16
-ON_RESNET := --model $(RESNET) $(PHOTOS_DATA)
+ON_RESNET := $(PHOTOS_DATA)
 PHOTO_RUN := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --jobs 2
 TUNE_VIT := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --jobs 2 --suite cifar10-c-holdout-vit-s $(ON_VIT) --out $(RUNS)/cifar10-c-holdout-vit-s
 TUNE_RESNET := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --jobs 2 --suite cifar10-c-holdout-resnet20 $(ON_RESNET) --out $(RUNS)/cifar10-c-holdout-resnet20
@@ -146,7 +146,8 @@ photos-data: $(READY)     ## download CIFAR-10 and make CIFAR-10-C from it
 	test -d $(PHOTOS)/data/cifar-10-batches-py || $(BIN)/tta-bench download cifar10 $(PHOTOS_DATA)
 	$(BIN)/tta-bench make-corrupted --cifar 10 $(PHOTOS_DATA)
 
-photos-networks: $(RESNET) $(VIT) ## train the ResNet-20, and fine-tune the ViT-S
+photos-networks: $(VIT)   ## fine-tune the ViT-S; the ResNet-20 ships with tta-bench
+photos-train-resnet20: $(RESNET) ## train the ResNet-20 that ships again
 
 $(RESNET): | photos-data
 	OMP_NUM_THREADS=1 $(BIN)/tta-bench train-source cifar10 --network resnet20 $(PHOTOS_DATA) --out $@
@@ -170,7 +171,7 @@ photos-tune-vit-s: $(VIT)
 	$(TUNE_VIT) --method dpal-official --grid lr=0.003,0.01,0.03,0.1 --grid reset_threshold=0.02
 	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/cifar10-c-holdout-vit-s results/tuning/cifar10-vit-s.csv
 
-photos-tune-resnet20: $(RESNET)
+photos-tune-resnet20: photos-data
 	$(PHOTO_RUN) --suite cifar10-c-holdout-resnet20 --methods source,bn-test $(ON_RESNET) --out $(RUNS)/cifar10-c-holdout-resnet20
 	$(TUNE_RESNET) --method bn-alpha --grid alpha=0.05,0.1,0.2,0.4
 	$(TUNE_RESNET) --method tent --grid lr=0.0001,0.001,0.01,0.1
@@ -218,16 +219,16 @@ photos-vit-s-results: $(READY) ## make results/cifar10-c-5-vit-s from what has r
 
 photos-resnet20: photos-resnet20-main photos-resnet20-published photos-resnet20-seeds photos-resnet20-others photos-resnet20-results
 
-photos-resnet20-main: $(RESNET) ## Source, BN, TENT, EATA and SAR on the ResNet, as the suite sets them, one seed
+photos-resnet20-main: photos-data ## Source, BN, TENT, EATA and SAR on the ResNet, as the suite sets them, one seed
 	$(RUN_RESNET)
 
-photos-resnet20-published: $(RESNET) ## TENT, EATA and SAR with their published settings
+photos-resnet20-published: photos-data ## TENT, EATA and SAR with their published settings
 	$(RUN_RESNET) --methods tent-published,eata-published,sar-published
 
-photos-resnet20-seeds: $(RESNET) ## the same, two more seeds
+photos-resnet20-seeds: photos-data ## the same, two more seeds
 	$(RUN_RESNET) --seeds 1,2
 
-photos-resnet20-others: $(RESNET) ## every other method that the ResNet takes, one seed
+photos-resnet20-others: photos-data ## every other method that the ResNet takes, one seed
 	$(RUN_RESNET) --methods $(RESNET_OTHERS)
 	$(RUN_RESNET) --methods adacontrast,cotta,memo,note --tasks $(FEW)
 

@@ -18,6 +18,11 @@ def digit_pairs_vit() -> PackagedModel:
     return _packaged("digit_pairs_vit.safetensors", 16, "ViT of 12 blocks, trained on drawings of two digits")
 
 
+def cifar10_resnet20() -> PackagedModel:
+    """The source model of cifar10-c-5-resnet20; `tta-bench train-source cifar10 --network resnet20` makes it."""
+    return _packaged("cifar10_resnet20.safetensors", 32, "ResNet-20 with BatchNorm, trained on CIFAR-10")
+
+
 def _packaged(file: str, input_size: int, about: str) -> PackagedModel:
     path = Path(__file__).parent / "checkpoints" / file
     note = checkpoint.read_note(path)
