@@ -135,7 +135,7 @@ PHOTOS_DATA := --data-root $(PHOTOS)/data
 VIT := $(PHOTOS)/cifar10_vit_small.safetensors
 RESNET := $(PHOTOS)/cifar10_resnet20.safetensors
 ON_VIT := --model $(VIT) $(PHOTOS_DATA) --amp bf16
-ON_RESNET := $(PHOTOS_DATA)
+ON_RESNET := $(PHOTOS_DATA) --amp bf16
 PHOTO_RUN := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --jobs 2
 TUNE_VIT := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --jobs 2 --suite cifar10-c-holdout-vit-s $(ON_VIT) --out $(RUNS)/cifar10-c-holdout-vit-s
 TUNE_RESNET := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --jobs 2 --suite cifar10-c-holdout-resnet20 $(ON_RESNET) --out $(RUNS)/cifar10-c-holdout-resnet20
