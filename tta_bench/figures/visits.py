@@ -62,7 +62,7 @@ def forgetting(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter
     found, store = rows.read(folder, methods, where), Store.open(folder)
     if visits.clean_task(found.records[0]) is None:
         raise UserError(
-            f"{folder}: no clean images in its streams: run with --scenario forgetting or continual+remember:256"
+            f"{folder}: no clean images in its streams: run with --scenario forgetting or --remember 256"
         )
     lines = [
         _line(row.label, number, [visits.clean(store.predictions(record), record) for record in row.done])

@@ -53,7 +53,7 @@ def clean(found: Predictions, record: Record) -> NDArray[np.float64]:
     """Accuracy in percent each time that clean images come."""
     number = clean_task(record)
     if number is None:
-        raise ValueError("the stream has no clean images: use --scenario forgetting or continual+remember:N")
+        raise ValueError("the stream has no clean images: use --scenario forgetting or --remember N")
     is_clean = found.task == number
     block = np.cumsum(np.diff(is_clean.astype(np.int8), prepend=0) == 1)[is_clean] - 1
     return np.asarray(100 * np.bincount(block, found.correct[is_clean]) / np.bincount(block), np.float64)
