@@ -51,7 +51,7 @@ def test_the_label_is_not_part_of_the_request(small_suite: Path) -> None:
 
 def test_remember_adds_its_word_to_the_scenario(small_suite: Path) -> None:
     def named(suite_scenario: str | None = None, **given: Any) -> str:
-        found = suite.load(small_suite)
+        found = suite.load(str(small_suite))
         return specs(replace(found, scenario=suite_scenario), RunOptions(methods="source", **given))[0].scenario
 
     assert named(scenario="continual", remember=16) == named(scenario="continual+remember:16")
