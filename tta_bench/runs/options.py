@@ -46,7 +46,7 @@ _SCENARIO = (
     + "; or a preset, or choices joined by +, as in continual+recurring:20+dirichlet:0.1: see `list scenarios`"
 )
 _REMEMBER = (
-    "a probe of forgetting, as in 256 or 256,every=640: before the first task and after each (and after each M images), "
+    "a probe of forgetting, as in 256 or 256,every=640: before the first task, after each and after each M images, "
     "the method predicts N clean images without adapting; requires one stream over all tasks, as --scenario continual"
 )
 _SPEED = "live stream: batches arriving per Source forward; a busy method misses some (default: 0, the stream waits)"
