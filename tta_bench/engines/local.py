@@ -57,23 +57,13 @@ class Local(Engine):
 
     def warm_up(self, job: JobFolder, workers: int, site: Site) -> None:
         if self.forks and can_fork() and not self.options.gpus:  # what sees a GPU is decided before torch is imported
-            works = [partial(self._work, job, index, os.getpid(), site) for index in range(workers)]
+            os.environ |= self.environment()  # torch reads it when it is imported; setting threads later starts some
+            works = [partial(_work, job, index, os.getpid(), site) for index in range(workers)]
             with _refusing():
                 self._ready = [self._noted(process, None) for process in copies(works, outlive=True)]
             return
         for index in range(workers):
             self._ready.append(self._start(job, index, in_process=site.in_process))
-
-    def _work(self, job: JobFolder, index: int, supervisor: int, site: Site) -> None:
-        """What a copy of this process does."""
-        import torch
-
-        os.environ |= self.environment()
-        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-        nothing = os.open(os.devnull, os.O_WRONLY)  # until it has a log
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
-        loop.main(str(job.store.folder.absolute()), job.name, index, supervisor, in_process=site.in_process)
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
         served, self._ready = self._ready[:workers], self._ready[workers:]
@@ -178,6 +168,14 @@ class Local(Engine):
         if slot["pid"] in self._started:
             return self._started[slot["pid"]].poll() is None
         return bool(slot["started"]) and bool(slot["started"] == _started(slot["pid"]))
+
+
+def _work(job: JobFolder, index: int, supervisor: int, site: Site) -> None:
+    """What a copy of this process does."""
+    nothing = os.open(os.devnull, os.O_WRONLY)  # until it has a log
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    loop.main(str(job.store.folder.absolute()), job.name, index, supervisor, in_process=site.in_process)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ _is_fresh = False  # whether this process is a copy that has done nothing yet
 
 
 def can_fork() -> bool:
-    """Whether a copy of this process can work: no thread is lost, and torch has started nothing."""
+    """Whether a copy of this process can work: no thread is lost, and torch has started none, and no GPU."""
     return sys.platform == "linux" and threading.active_count() == 1 and (_is_fresh or "torch" not in sys.modules)
 
 
