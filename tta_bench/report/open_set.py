@@ -1,4 +1,4 @@
-"""Columns and metrics of streams with unknown classes: how well they are told apart, and the accuracy besides."""
+"""Columns and metrics of streams with unknown classes: how well these are detected, and the accuracy on known ones."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def orders_table(comparison: Comparison) -> Table:
 
 
 def open_table(comparison: Comparison) -> Table:
-    """How well known and unknown classes are told apart, averaged over tasks and seeds."""
+    """How well unknown classes are detected, averaged over tasks and seeds."""
     notes = (*comparison.notes, *map(info, open_set.NOTES))
     return _of_columns("open", "unknown classes", Context(comparison), notes)
 
