@@ -121,6 +121,11 @@ class Record(_Ended):
         return replace(self, cell=replace(self.cell, spec=replace(self.cell.spec, label=label)))
 
     @property
+    def accuracies(self) -> dict[str, float]:
+        """Top-1 as a fraction of each task that averages are over, if the cell is done."""
+        return {task: top1 for task, top1 in self.scores.task_top1.items() if task in self.cell.spec.averaged}
+
+    @property
     def reportable(self) -> bool:
         """False for a part of a stream or of a dataset, which says nothing about the whole."""
         return self.cell.spec.limit is None and not self.cell.spec.data.get("allow_partial")
