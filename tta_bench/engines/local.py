@@ -25,7 +25,7 @@ from tta_bench.engines import loop
 from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
-from tta_bench.isolation.processes import Process, can_fork, copies
+from tta_bench.isolation.processes import Process, copies
 from tta_bench.records.store import Store
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
@@ -56,13 +56,12 @@ class Local(Engine):
         return self.options.jobs or len(self.options.gpus) or 1
 
     def warm_up(self, job: JobFolder, workers: int, site: Site) -> None:
-        if self.forks and can_fork() and not self.options.gpus:  # what sees a GPU is decided before torch is imported
+        if self.forks and not self.options.gpus:  # what sees a GPU is decided before torch is imported
             os.environ |= self.environment()  # torch reads it when it is imported; setting threads later starts some
             works = [partial(_work, job, index, os.getpid(), site) for index in range(workers)]
             with _refusing():
                 self._ready = [self._noted(process, None) for process in copies(works, outlive=True)]
-            return
-        for index in range(workers):
+        for index in range(len(self._ready), workers):
             self._ready.append(self._start(job, index, in_process=site.in_process))
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:

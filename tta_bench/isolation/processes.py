@@ -53,8 +53,9 @@ def start(connection: int, memory: int, *, forks: bool = False) -> Process:
 
     With `forks` it is a copy of this process, if that is possible, else a new Python.
     """
-    if forks and can_fork():
-        return copies([partial(_serve, connection, memory)], keep={connection, memory}, outlive=False)[0]
+    work = partial(_serve, connection, memory)
+    if forks and (made := copies([work], keep={connection, memory}, outlive=False)):
+        return made[0]
     return subprocess.Popen(
         [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(connection), str(memory)],
         stdin=subprocess.DEVNULL,
@@ -78,11 +79,13 @@ def can_fork() -> bool:
 
 
 def copies(works: Sequence[Callable[[], object]], *, keep: Set[int] = frozenset(), outlive: bool) -> list[Copy]:
-    """Copies of this process, one for each work. It must be able to fork, and hold no labels, only code.
+    """Copies of this process, one for each work; none if it cannot fork. It must hold no labels, only code.
 
     Each has a session of its own, and no file that is open here but those to `keep`. They may `outlive` this process.
     """
     global _is_fresh
+    if not can_fork():
+        return []
     with without_collector():
         import timm  # noqa: F401  # this process needs it, too
 
