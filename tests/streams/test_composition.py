@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.data.images import ArrayImages
 from tta_bench.errors import UserError
-from tta_bench.streams.composition import OWN, Composition, compose, presets_of
+from tta_bench.streams.composed import Composition
+from tta_bench.streams.composition import OWN, compose, presets_of
 from tta_bench.streams.presets import presets
 from tta_bench.streams.scenarios import SCENARIOS, Plan, scenario_of
 from tta_bench.streams.stream import Part, Stream, make_stream
