@@ -235,7 +235,7 @@ BAD = {
     "dirichlet": "dirichlet: needs delta, as in dirichlet:0.1",
     "continual+recurring:0": "recurring: laps: expected a whole number of at least 1",
     "long-tail:0.5": "factor: expected a number from 1",
-    "reset:task+reset:8": "reset:task and reset:8 are both reset: keep one",
+    "reset:task+reset:8": "reset:task and reset:8 are two choices of one axis (when a method returns",
     "reset:sometimes": "expected task, never, batch or a number of batches",
     "mixed+border": "mixed tasks have no borders",
     "normal+reset:never": "requires one stream over all tasks",

@@ -112,6 +112,7 @@ def _named(text: str) -> list[Choice]:
             continue
         choice = found.read(given)
         if choice.axis in explicit:
-            raise UserError(f"scenario '{text}': {explicit[choice.axis]} and {choice} are both {choice.axis}: keep one")
+            both = f"{explicit[choice.axis]} and {choice}"
+            raise UserError(f"scenario '{text}': {both} are two choices of one axis ({AXES[choice.axis]}): keep one")
         explicit[choice.axis] = choice
     return list((chosen | explicit).values())
