@@ -28,6 +28,7 @@ WAY = ("cli", "runs", "engines", "isolation", "records", "streams")
 NAMES = "tta_bench.records.folder"
 KINDS = ("run", "run --jobs 2", "finished run")
 RUN = ["run", "--suite", "digits-c-5", "--methods", "source", "--tasks", "contrast", "--seeds", "0", "--limit", "64"]
+TWO_JOBS = ["--tasks", "contrast,fog", "--jobs", "2"]  # a cell for each: a worker without one may end before `adapt`
 
 # Runs at the start of every process. It writes a line for each function at once: workers are killed, not closed.
 HOOK = """
@@ -121,7 +122,7 @@ def walk(kind: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         if kind == "finished run":
             passed(RUN, Path(folder))
-        found = passed([*RUN, *(["--jobs", "2"] if "--jobs" in kind else [])], Path(folder))
+        found = passed([*RUN, *(TWO_JOBS if "--jobs" in kind else [])], Path(folder))
     on_way = [pair for pair in found if pair[0].split(".")[1:2] and pair[0].split(".")[1] in WAY]
     return [f"{module.removeprefix('tta_bench.')}  {name}" for module, name in on_way if module != NAMES]
 

@@ -136,8 +136,8 @@ def _send(there: Connection, work: Callable[..., Any], args: Any, kwargs: Any) -
 
 def jobs_here() -> int:
     """How many jobs share these cores."""
-    told = os.environ.get(SHARING, "")
-    return max(1, int(told)) if told.isdecimal() else 1
+    given = os.environ.get(SHARING, "")
+    return max(1, int(given)) if given.isdecimal() else 1
 
 
 def cores() -> int:

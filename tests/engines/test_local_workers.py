@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tta_bench.errors import UserError
 from tta_bench.records.store import Store
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
+from tta_bench.system import cores
 
 POPEN = subprocess.Popen
 IDLE = "import time; time.sleep(600)"  # a worker that rests
@@ -129,3 +131,27 @@ def test_a_machine_without_room_for_a_process_is_one_line(
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with pytest.raises(UserError, match=r"a worker cannot be started \(Resource temporarily unavailable\): try fewer"):
         submit(engine, store, 2)
+
+
+def test_copies_get_their_share_of_the_cores_before_torch_is_imported(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    shares: list[str] = []
+    monkeypatch.setattr(local, "copies", lambda works, outlive: shares.append(os.environ["OMP_NUM_THREADS"]) or [])
+    engine = Local(RunOptions(jobs=2))
+    engine.forks = True
+    engine.warm_up(JobFolder(store), 0, Site())
+    assert shares == [str(max(1, cores() // 2))]
+
+
+@pytest.mark.parametrize(("gpus", "forks"), [((0, 1), True), ((), False)])
+def test_workers_on_gpus_or_of_a_notebook_are_no_copies(
+    store: Store, started: Started, monkeypatch: pytest.MonkeyPatch, gpus: tuple[int, ...], forks: bool
+) -> None:
+    monkeypatch.setattr(local, "copies", lambda works, outlive: pytest.fail("copied"))
+    engine = Local(RunOptions(gpus=gpus, jobs=2))
+    engine.forks = forks
+    engine.warm_up(JobFolder(store), 2, Site())
+    assert len(started.processes) == 2
+    engine.close()

@@ -15,6 +15,7 @@ from tta_bench.measure.correlation import correlation
 from tta_bench.records.store import Store
 from tta_bench.report import visits
 from tta_bench.report.metrics import WORST_GROUP
+from tta_bench.report.runs import Runs
 
 
 def table(folder: Path, cli: Cli) -> list[dict[str, str]]:
@@ -49,6 +50,31 @@ def test_a_probe_is_scored_at_its_start_at_its_end_and_where_it_is_worst(
     found, _ = kinds.make("forgetting", folder, {})
     assert "probed clean images" in found.y
     assert [len(line.mean) for line in found.lines] == [3, 3]
+
+
+def test_averages_leave_out_clean_images_in_every_table(tmp_path: Path, small_suite: Path, cli: Cli) -> None:
+    folder = run_folder(tmp_path / "run", small_suite, methods=("source", "tent"), scenario="forgetting", limit=40)
+    code, shown, err = cli("report", folder, "--format", "md,csv,latex,html,terminal", "--metric", "worst-task")
+    assert code == 0, err
+    assert "clean images beside the tasks, which are not in Avg." in " ".join(shown.split())
+    runs, report = Runs([folder]), folder / "report"
+    first = next(record for record in runs.records if record.label == "source")
+    found = runs.predictions(first.cell)
+    tasks = [100 * found.correct[found.task == i].mean() for i in range(2)]
+    clean, average = 100 * found.correct[found.task == 2].mean(), float(np.mean(tasks))
+    assert 100 * first.accuracy == pytest.approx(average)
+    assert abs(average - 100 * first.scores.top1) > 1, "an average over all images would differ"
+    (row, _) = csv.DictReader((report / "accuracy.csv").read_text().splitlines())
+    assert list(row)[:5] == ["method", "cnt", "brt", "Avg.", "clean"]
+    assert (float(row["Avg."]), float(row["clean"])) == pytest.approx((average, clean), abs=0.051)
+    assert f"| {average:.1f}" in (report / "leaderboard.md").read_text().replace("**", "")
+    for file in ("report.md", "accuracy.tex", "report.html"):
+        assert f"{average:.1f}" in (report / file).read_text(), file
+    assert cli("compare", folder, "--a", "source", "--b", "tent", "--out", tmp_path / "against")[0] == 0
+    assert f",{average:.2f}," in (tmp_path / "against" / "compare.csv").read_text()
+    assert len(runs.correct(first.cell)) == len(runs.index(first.cell)) == len(runs.outline(first.cell).label) == 80
+    lines = list(csv.DictReader((report / "leaderboard.csv").read_text().splitlines()))
+    assert [line["task"] for line in lines if line["label"] == "source"] == ["contrast", "brightness", "clean"]
 
 
 def test_visits_have_a_slope_and_an_alarm(tmp_path: Path, small_suite: Path, cli: Cli) -> None:

@@ -73,6 +73,7 @@ GIVEN = {
     "seeds": ("0,3", [0, 3]),
     "scenario": ("label-shift", LabelShift()),
     "imbalance": ("9", 9.0),
+    "remember": ("256,every=64", "256,every=64"),
     "limit": ("64", 64),
     "batch_size": ("16", 16),
     "stream_speed": ("2", 2),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import FrozenInstanceError, asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,24 @@ def test_the_label_is_not_part_of_the_request(small_suite: Path) -> None:
     assert replace(spec, seed=9).digest != spec.digest
     shifts = [requests(small_suite, scenario=LabelShift(ratio))[0].digest for ratio in (10, 500_000)]
     assert len({spec.digest, *shifts}) == 3
+
+
+def test_remember_adds_its_word_to_the_scenario(small_suite: Path) -> None:
+    def named(suite_scenario: str | None = None, **given: Any) -> str:
+        found = suite.load(str(small_suite))
+        return specs(replace(found, scenario=suite_scenario), RunOptions(methods="source", **given))[0].scenario
+
+    assert named(scenario="continual", remember=16) == named(scenario="continual+remember:16")
+    assert named(scenario="rotta", remember="16,every=64") == named(scenario="rotta+remember:16,every=64")
+    assert named("continual+reset:task", remember=16) == "continual+remember:16+reset:task"
+    for scenario in ("forgetting", "continual+remember:8"):
+        with pytest.raises(UserError, match=r"^--remember: .*remember:16 are two choices of one axis .*: keep one$"):
+            named(scenario=scenario, remember=16)
+    with pytest.raises(UserError, match="^--remember: remember:16 requires one stream over all tasks, as continual"):
+        named(remember=16)
+    for wrong in ("0", "x", "16,often=2", 1.5):
+        with pytest.raises(UserError, match="remember: "):
+            RunOptions(remember=wrong)  # type: ignore[arg-type]
 
 
 def test_a_label_names_a_file_without_its_folder(small_suite: Path) -> None:

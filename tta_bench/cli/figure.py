@@ -19,7 +19,7 @@ figures of a run folder (`tta-bench run`):
                stream_speed, batch_size, limit or severity (--setting, --methods)
   speed        accuracy of all rows against stream speed, and the batches that each adapted to (--methods)
   visits       error at each visit of a recurring stream; prints the change per visit and collapses (--tasks, --methods)
-  forgetting   accuracy on the clean images between tasks, of --scenario forgetting or …+remember:N (--methods)
+  forgetting   accuracy on the clean images between tasks, of --scenario forgetting or --remember N (--methods)
   reliability  accuracy against confidence (--methods)
   risk         errors among the surest images against coverage (--methods)
   confusion    which classes a row takes for which, the first three rows by default (--methods, --tasks)

@@ -238,7 +238,7 @@ class LiveWatcher(RunWatcher):
         super().on_record(record, is_new)
         if record.status == "done":
             row = self.scores.setdefault(record.label, {})
-            for task, accuracy in record.scores.task_top1.items():
+            for task, accuracy in record.accuracies.items():
                 row.setdefault(task, []).append(accuracy)
         self.bars.update(self.all, completed=self.kept)
 
@@ -272,4 +272,4 @@ def _line(record: Record) -> str:
     name = f"{record.label:<14} {record.cell.name}, seed {record.cell.spec.seed}"
     if record.status != "done":
         return f"{name}: FAILED: {record.reason}"
-    return f"{name}: {100 * record.scores.top1:.1f} % in {record.measured.seconds['adapt']:.1f} s"
+    return f"{name}: {100 * record.accuracy:.1f} % in {record.measured.seconds['adapt']:.1f} s"

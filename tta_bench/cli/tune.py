@@ -149,7 +149,7 @@ def _warn(best: Tuned, source: Sequence[Record], console: Console) -> None:
 
     for edge in at_edges(best):
         console.print(f"WARNING {edge} is at the edge of its grid: try values beyond it", soft_wrap=True)
-    scores = [100 * top1 for record in source for top1 in record.scores.task_top1.values()]
+    scores = [100 * top1 for record in source for top1 in record.accuracies.values()]
     if scores and best.accuracy < fmean(scores) - 1e-9:  # not by the rounding of a mean
         text = f"WARNING the best, {best.accuracy:.1f} %, is below Source, {fmean(scores):.1f} %"
         console.print(f"{text}: no setting of this grid helps here", soft_wrap=True)
@@ -170,7 +170,7 @@ def trials(
         label = row_of(method, suite, choice).label
         own = [record for record in records if record.label == label]
         whole = all(record.status == "done" for record in own)
-        accuracies = [100 * top1 for record in own for top1 in record.scores.task_top1.values()] if whole else []
+        accuracies = [100 * top1 for record in own for top1 in record.accuracies.values()] if whole else []
         score = round(scores[label], 6) if whole and label in scores else None
         found.append(Trial(settings, round(fmean(accuracies), 4) if accuracies else None, score))
     return found

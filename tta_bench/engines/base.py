@@ -33,6 +33,7 @@ class Engine(ABC):
     accepts: frozenset[str] = frozenset()  # the options of RunOptions that it uses besides `jobs`, and "address"
     starts_workers = True
     is_here = False  # whether workers run on this machine, with its devices
+    forks = False  # whether this process holds nothing but tta-bench, so that workers may be copies of it
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options

@@ -28,7 +28,7 @@ LOCAL = "local"
 class Fleet:
     """The workers of one command, on an engine."""
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, options: RunOptions, *, forks: bool = False) -> None:
         self.name, _, address = (options.on or LOCAL).partition("=")
         cls = engine_class(self.name)
         given = {name: getattr(options, name) for name in ("gpus", "slurm", "gpus_per_cell")} | {"address": address}
@@ -37,6 +37,7 @@ class Fleet:
                 flag = "=ADDRESS" if name == "address" else flag_of(name)
                 raise UserError(f"{flag} does not apply to --on {self.name}{_home(name)}")
         self.engine = cls(options)
+        self.engine.forks = forks
         self._retries = options.retries
         self._first = ""  # name of the job whose workers are started before it is written
         self._entries: list[Entry] = []

@@ -1,6 +1,7 @@
 """Workers on this machine: one process for each job, on its share of the cores or on a GPU of its own.
 
-Processes are started before anything is checked, so that they import torch meanwhile; then they wait for their job.
+Processes are started before anything is checked: as copies of this process, which share the torch that it imports, or
+as new ones that import it meanwhile. Then they wait for their job.
 """
 
 from __future__ import annotations
@@ -13,23 +14,28 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from tta_bench import gpus
+from tta_bench.engines import loop
 from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, Engine, State
 from tta_bench.engines.job import JobFolder
 from tta_bench.errors import UserError
+from tta_bench.isolation.processes import Process, copies
 from tta_bench.records.store import Store
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.system import SHARING, cores
 
 PATIENCE = 10.0  # seconds for a worker to drop its cell
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tta_bench.engines.loop import main; main()"
+_BOOT = (
+    "import json, sys; sys.path[:], words, here = map(json.loads, sys.argv[1:]); "
+    "from tta_bench.engines.loop import main; main(*words, in_process=here)"
+)
 
 
 class Local(Engine):
@@ -40,8 +46,8 @@ class Local(Engine):
 
     def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
-        self._ready: list[subprocess.Popen[bytes]] = []  # wait for their job
-        self._started: dict[int, subprocess.Popen[bytes]] = {}
+        self._ready: list[Process] = []  # wait for their job
+        self._started: dict[int, Process] = {}
         self._slots: dict[int, Mapping[str, Any]] = {}  # processes and their GPUs, also of an earlier supervisor
         gpus.refuse_missing(options.gpus)
 
@@ -50,7 +56,12 @@ class Local(Engine):
         return self.options.jobs or len(self.options.gpus) or 1
 
     def warm_up(self, job: JobFolder, workers: int, site: Site) -> None:
-        for index in range(workers):
+        if self.forks and not self.options.gpus:  # what sees a GPU is decided before torch is imported
+            os.environ |= self.environment()  # torch reads it when it is imported; setting threads later starts some
+            works = [partial(_work, job, index, os.getpid(), site) for index in range(workers)]
+            with _refusing():
+                self._ready = [self._noted(process, None) for process in copies(works, outlive=True)]
+        for index in range(len(self._ready), workers):
             self._ready.append(self._start(job, index, in_process=site.in_process))
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
@@ -98,20 +109,21 @@ class Local(Engine):
             process.wait()
         self._ready = []
 
-    def _start(self, job: JobFolder, index: int, *, in_process: bool) -> subprocess.Popen[bytes]:
+    def _start(self, job: JobFolder, index: int, *, in_process: bool) -> Process:
         gpu, others = self._free_gpu(job.store) if self.options.gpus else (None, 0)
-        asked = {"folder": str(job.store.folder.absolute()), "job": job.name, "index": index, "in_process": in_process}
-        try:
+        asked = [str(job.store.folder.absolute()), job.name, index, os.getpid()]
+        with _refusing():
             process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps(asked), str(os.getpid())],
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps(asked), json.dumps(in_process)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # until it has a log
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # it outlives the supervisor
                 env={**os.environ, **self.environment(gpu, others)},
             )
-        except OSError as error:  # no memory, or too many processes
-            raise UserError(f"a worker cannot be started ({error.strerror}): try fewer --jobs") from error
+        return self._noted(process, gpu)
+
+    def _noted(self, process: Process, gpu: int | None) -> Process:
         self._slots[process.pid] = {"pid": process.pid, "started": _started(process.pid), "gpu": gpu}
         return process
 
@@ -155,6 +167,23 @@ class Local(Engine):
         if slot["pid"] in self._started:
             return self._started[slot["pid"]].poll() is None
         return bool(slot["started"]) and bool(slot["started"] == _started(slot["pid"]))
+
+
+def _work(job: JobFolder, index: int, supervisor: int, site: Site) -> None:
+    """What a copy of this process does."""
+    nothing = os.open(os.devnull, os.O_WRONLY)  # until it has a log
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    loop.main(str(job.store.folder.absolute()), job.name, index, supervisor, in_process=site.in_process)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """No memory, or too many processes: in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"a worker cannot be started ({error.strerror}): try fewer --jobs") from error
 
 
 def _started(pid: int) -> str:

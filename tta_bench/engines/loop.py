@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -29,11 +28,10 @@ class Stopped(KeyboardInterrupt):
     """The scheduler ends this worker; the current cell is dropped."""
 
 
-def main() -> None:
+def main(folder: str, name: str, index: int, supervisor: int, *, in_process: bool) -> None:
     """Entry point of a process that starts before its job: imports what it needs, waits for the job, works on it."""
-    asked, supervisor = json.loads(sys.argv[2]), int(sys.argv[3])
-    workers, job = Workers(forks=True), JobFolder(Store(Path(asked["folder"])), asked["job"])
-    if not asked["in_process"]:
+    workers, job = Workers(forks=True), JobFolder(Store(Path(folder)), name)
+    if not in_process:
         workers.warm_up()
     from tta_bench.runs import execute  # noqa: F401  # imports torch
 
@@ -42,10 +40,10 @@ def main() -> None:
             if os.getppid() != supervisor:  # it has died before there was a job
                 return
             time.sleep(0.02)
-        with open_own(job.log(asked["index"]), os.O_APPEND) as log:
+        with open_own(job.log(index), os.O_APPEND) as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-        sys.exit(work(job, asked["index"], workers))
+        sys.exit(work(job, index, workers))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -83,10 +83,10 @@ def run_here(
 def start(options: RunOptions, command: list[str], *, forks: bool = False) -> Iterator[Run]:
     """Check a run and create its folder; `command` is noted there.
 
-    With `forks` this process holds nothing but tta-bench, so that the first worker may be a copy of it.
+    With `forks` this process holds nothing but tta-bench, so that its first workers may be copies of it.
     """
     on_engine = options.on, options.gpus, options.slurm, options.gpus_per_cell, options.detach, (options.jobs or 1) > 1
-    with Fleet(options) if any(on_engine) else nullcontext() as fleet:
+    with Fleet(options, forks=forks) if any(on_engine) else nullcontext() as fleet:
         yield _start(options, command, fleet, forks=forks)
 
 

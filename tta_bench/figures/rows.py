@@ -43,7 +43,7 @@ def on_common_tasks(found: Comparison) -> tuple[Comparison, list[str]]:
     ]
     if not common or len(common) == len(found.tasks):
         return found, []
-    kept = [Row(r.label, tuple(x for x in r.done if set(x.cell.spec.tasks) <= set(common))) for r in found.rows]
+    kept = [Row(r.label, tuple(x for x in r.done if set(x.cell.spec.averaged) <= set(common))) for r in found.rows]
     if any(row.done and not less.records for row, less in zip(found.rows, kept, strict=True)):
         return found, []
     note = f"Only the {len(common)} of {len(found.tasks)} tasks that all rows have done: {', '.join(common)}"

@@ -61,9 +61,7 @@ def forgetting(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter
     """The accuracy each time that clean images come; the axis says whether methods adapt to them."""
     found, store = rows.read(folder, methods, where), Store.open(folder)
     if visits.clean_task(found.records[0]) is None:
-        raise UserError(
-            f"{folder}: no clean images in its streams: run with --scenario forgetting or continual+remember:256"
-        )
+        raise UserError(f"{folder}: no clean images in its streams: run with --scenario forgetting or --remember 256")
     lines = [
         _line(row.label, number, [visits.clean(store.predictions(record), record) for record in row.done])
         for number, row in enumerate(found.rows)

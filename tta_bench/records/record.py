@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -119,6 +120,17 @@ class Record(_Ended):
     def labelled(self, label: str) -> Record:
         """This record under another row's name."""
         return replace(self, cell=replace(self.cell, spec=replace(self.cell.spec, label=label)))
+
+    @property
+    def accuracies(self) -> dict[str, float]:
+        """Top-1 as a fraction of each task that averages are over, if the cell is done."""
+        return {task: top1 for task, top1 in self.scores.task_top1.items() if task in self.cell.spec.averaged}
+
+    @property
+    def accuracy(self) -> float:
+        """Top-1 over all images of its tasks; with clean images beside them, the mean over tasks."""
+        own = self.accuracies
+        return self.scores.top1 if len(own) == len(self.scores.task_top1) else fmean(own.values())
 
     @property
     def reportable(self) -> bool:

@@ -18,6 +18,7 @@ from tta_bench.checked.annotations import Count, Name, Seed, Whole
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import Live
 
+CLEAN = "clean"  # the part of a composed stream with clean images
 BASELINE = "source"  # the method that does not adapt
 Short = Annotated[str, Meta(max_length=1000, title="text of at most 1,000 characters")]
 Label = Annotated[str, Meta(min_length=1, max_length=1000, title="text of at most 1,000 characters")]
@@ -51,6 +52,17 @@ class CellSpec(Asked):
     def name(self) -> str:
         """The stream's short name: its task, or the scenario if it covers several tasks."""
         return self.tasks[0] if len(set(self.tasks)) == 1 else self.scenario
+
+    @property
+    def choices(self) -> list[str]:
+        """The words of the scenario, without their settings."""
+        return [choice.partition(":")[0] for choice in self.scenario.split("+")]
+
+    @property
+    def averaged(self) -> tuple[str, ...]:
+        """The tasks that averages are over, each once: not the clean images that a composed stream has beside them."""
+        has_clean = not {CLEAN, "remember"}.isdisjoint(self.choices)
+        return tuple(task for task in dict.fromkeys(self.tasks) if not (has_clean and task == CLEAN))
 
     @cached_property
     def digest(self) -> str:

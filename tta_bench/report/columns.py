@@ -258,6 +258,15 @@ _ORDERS = (
 )
 
 _STREAMS = (
+    Column(
+        "clean",
+        {"scoring": 0},
+        about="accuracy in percent on the clean images beside the tasks, not in the average",
+        digits=1,
+        better="higher",
+        row=streams.clean,
+        only=streams.has_clean,
+    ),
     *(
         Column(key, {"streams": i}, metric.title, digits=metric.digits, better=metric.better, row=streams.mean_of(key))
         for i, (key, metric) in enumerate(OF_STREAMS.items())

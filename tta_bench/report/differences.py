@@ -93,7 +93,7 @@ def difference(comparison: Comparison, a: str, b: str, runs: Runs) -> Difference
     if not found:
         raise UserError(f"'{a}' and '{b}' have no samples in common: run them on the same tasks and seeds")
     order = {name: i for i, name in enumerate(comparison.tasks)}
-    accuracies = [(one.scores.top1, other.scores.top1, stream) for one, other, stream in found]
+    accuracies = [(_accuracy(one, runs), _accuracy(other, runs), stream) for one, other, stream in found]
     made = of_streams(a, b, accuracies, _notes(comparison, first, second, len(found)))
     return replace(made, tasks=tuple(sorted(made.tasks, key=lambda task: order.get(task.task, len(order)))))
 
@@ -129,6 +129,10 @@ def make_stream(cell: Cell, a: NDArray[np.bool_], b: NDArray[np.bool_], index: N
 
 def _stream(one: Record, other: Record, runs: Runs) -> Stream:
     return make_stream(one.cell, runs.correct(one.cell), runs.correct(other.cell), runs.index(one.cell))
+
+
+def _accuracy(record: Record, runs: Runs) -> float:
+    return float(runs.correct(record.cell).mean())
 
 
 def _notes(comparison: Comparison, first: Row, second: Row, shared: int) -> list[Note]:

@@ -28,7 +28,7 @@ def tidy_csv(comparison: Comparison) -> str:
     order = {task: place for place, task in enumerate(comparison.tasks)}
     columns = columns_at("csv", comparison)
     lines = [
-        ((row.label, order[task], record.cell.spec.seed), Line(row.label, task, record))
+        ((row.label, order.get(task, len(order)), record.cell.spec.seed), Line(row.label, task, record))
         for row in comparison.rows
         for record in row.records
         for task in record.cell.spec.tasks

@@ -120,7 +120,7 @@ def _number(found: Any) -> float:
 def _column(name: str, metric: Metric, values: Values) -> Column:
     def of_row(row: Row, _: object) -> float | None:
         """The mean over streams and their tasks; only where none is missing."""
-        found = [values.get((record.cell.key, task)) for record in row.done for task in record.cell.spec.tasks]
+        found = [values.get((record.cell.key, task)) for record in row.done for task in record.cell.spec.averaged]
         known = [value for value in found if value is not None]
         return statistics.fmean(known) if len(known) == len(found) else None
 
@@ -178,8 +178,7 @@ SUREST_HALF = Metric(
 
 
 def _worst_task(_: Predictions, record: Record) -> float:
-    clean, scores = visits.clean_task(record), record.scores.task_top1
-    return 100 * min(scores[task] for i, task in enumerate(record.cell.spec.tasks) if i != clean)
+    return 100 * min(record.accuracies.values())
 
 
 def _worst_group(found: Predictions, _: Record) -> float:

@@ -1,4 +1,4 @@
-"""Columns and metrics of streams with unknown classes: how well they are told apart, and the accuracy besides."""
+"""Columns and metrics of streams with unknown classes: how well these are detected, and the accuracy on known ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _of_row(name: str) -> Callable[[Row, Context], float | None]:
     """A row's mean over tasks and seeds in percent; none where one is missing."""
 
     def found(row: Row, _: Context) -> float | None:
-        values = [_number(record, task, name) for record in row.done for task in record.scores.task_top1]
+        values = [_number(record, task, name) for record in row.done for task in record.accuracies]
         return None if not values or any(map(math.isnan, values)) else 100 * statistics.fmean(values)
 
     return found

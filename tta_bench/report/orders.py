@@ -52,7 +52,7 @@ def by_seed(row: Row) -> dict[int, dict[str, float]]:
     """The accuracies of each seed's finished tasks, as fractions."""
     found: dict[int, dict[str, float]] = {record.cell.spec.seed: {} for record in row.records}
     for record in row.done:
-        found[record.cell.spec.seed] |= record.scores.task_top1
+        found[record.cell.spec.seed] |= record.accuracies
     return found
 
 

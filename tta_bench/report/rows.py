@@ -111,7 +111,7 @@ def compare(records: Iterable[Record]) -> Comparison:
 
 def _tasks(records: Sequence[Record]) -> tuple[str, ...]:
     """Tasks in the order of the records; where the paper has them all, in the paper's."""
-    tasks = tuple(dict.fromkeys(task for record in records for task in record.cell.spec.tasks))
+    tasks = tuple(dict.fromkeys(task for record in records for task in record.cell.spec.averaged))
     table = own_table(shipped_suite(records[0].cell))
     order = {task: place for place, task in enumerate(table.tasks)} if table else {}
     return tuple(sorted(tasks, key=lambda task: order[task])) if set(tasks) <= set(order) else tasks

@@ -20,13 +20,14 @@ from tta_bench.records.reading import REDO
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report.current import recency
+from tta_bench.report.visits import of_tasks
 
-Truth = tuple[NDArray[np.int32], NDArray[np.int32]]  # index and label of each image of a stream
+Truth = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]  # index, label and whether a task has it
 
 
 @dataclass(frozen=True)
 class Outline:
-    """Each sample of a stream, in its order."""
+    """Each sample of a stream's tasks, in its order."""
 
     index: NDArray[np.int32]  # which image
     label: NDArray[np.int32]
@@ -71,22 +72,24 @@ class Runs:
 
     def outline(self, cell: Cell) -> Outline:
         """What the page needs to know about a cell's predictions."""
-        return Outline(*self._stream(cell), self.correct(cell))
+        index, label, of_task = self._stream(cell)
+        return Outline(index[of_task], label[of_task], self.correct(cell))
 
     def ending(self, cell: Cell) -> NDArray[np.int32]:
         """The predictions of the last images: all that is needed to see that a stream has not collapsed."""
         return self._endings[cell.key]
 
     def index(self, cell: Cell) -> NDArray[np.int32]:
-        """Which image each sample of the cell's stream is; the same for every method."""
-        return self._stream(cell)[0]
+        """Which image each sample of the stream's tasks is; the same for every method."""
+        index, _, of_task = self._stream(cell)
+        return index[of_task]
 
     def correct(self, cell: Cell) -> NDArray[np.bool_]:
-        """Whether each prediction was right, in stream order."""
+        """Whether each prediction on the stream's tasks was right, in stream order."""
         if cell.key not in self._correct:
             self.predictions(cell)  # a failed cell has none, and this says so
-        count = len(self._stream(cell)[0])
-        return np.unpackbits(self._correct[cell.key], count=count).astype(bool)
+        of_task = self._stream(cell)[2]
+        return np.unpackbits(self._correct[cell.key], count=len(of_task)).astype(bool)[of_task]
 
     def _stream(self, cell: Cell) -> Truth:
         return self._truth[cell.spec.suite, cell.found.stream]
@@ -97,7 +100,7 @@ class Runs:
         predictions, wrong = verified(record, store)
         if wrong:
             raise UserError(f"{where.with_suffix('.json')}: {wrong}: {REDO}")
-        truth = predictions.index, predictions.label
+        truth = predictions.index, predictions.label, of_tasks(predictions, record)
         known = self._truth.setdefault((record.cell.spec.suite, record.cell.found.stream), truth)
         if not all(np.array_equal(own, other) for own, other in zip(truth, known, strict=True)):
             raise UserError(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CLEAN
 from tta_bench.report import visits
 from tta_bench.report.column import Context
 from tta_bench.report.costs import paired
@@ -36,11 +37,22 @@ def are_composed(comparison: Comparison) -> bool:
     return comparison.records[0].cell.spec.scenario not in SCENARIOS
 
 
+def has_clean(record: Record) -> bool:
+    """Whether clean images were in a record's stream, beside its tasks."""
+    return visits.clean_task(record) is not None
+
+
+def clean(row: Row, _: Context) -> float | None:
+    """A row's accuracy in percent on clean images, the mean over its streams."""
+    values = [record.scores.task_top1[CLEAN] for record in row.done if has_clean(record)]
+    return 100 * statistics.fmean(values) if values else None
+
+
 def notes(comparison: Comparison) -> tuple[str, ...]:
     """What the shown columns mean."""
     record = comparison.records[0]
-    clean = (CLEAN_NOTES[visits.is_probe(record)],) if visits.clean_task(record) is not None else ()
-    return (*NOTES, *clean, *((VISITS_NOTE,) if visits.is_recurring(record) else ()))
+    of_clean = (CLEAN_NOTES[visits.is_probe(record)],) if has_clean(record) else ()
+    return (*NOTES, *of_clean, *((VISITS_NOTE,) if visits.is_recurring(record) else ()))
 
 
 def mean_of(metric: str) -> Callable[[Row, Context], float | None]:

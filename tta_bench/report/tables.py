@@ -22,6 +22,7 @@ SCORING_NOTE = (
     "scored: the weights that a prediction is taken with; fwd, bwd: passes per image inside `adapt`; "
     "src: needs source images."
 )
+CLEAN_NOTE = " clean: accuracy on the clean images beside the tasks, which are not in Avg."
 SEEN_NOTE = " seen %: batches that it adapted to; the others were only predicted."
 
 
@@ -46,11 +47,12 @@ def _is_variant(record: Record) -> bool:
 
 def scoring_columns(comparison: Comparison) -> list[Column]:
     """How rows were scored; how much a method saw only where some method may have missed batches."""
-    return [*columns_at("scoring"), *(columns_at("live") if is_live(comparison) else [])]
+    return [*columns_at("scoring", comparison), *(columns_at("live") if is_live(comparison) else [])]
 
 
 def scoring_note(comparison: Comparison) -> Note:
-    return info(f"{SCORING_NOTE}{SEEN_NOTE}" if is_live(comparison) else SCORING_NOTE)
+    clean = CLEAN_NOTE * any(map(streams.has_clean, comparison.records))
+    return info(f"{SCORING_NOTE}{SEEN_NOTE * is_live(comparison)}{clean}")
 
 
 def is_live(comparison: Comparison) -> bool:
@@ -115,7 +117,7 @@ def orders_table(comparison: Comparison) -> Table:
 
 
 def open_table(comparison: Comparison) -> Table:
-    """How well known and unknown classes are told apart, averaged over tasks and seeds."""
+    """How well unknown classes are detected, averaged over tasks and seeds."""
     notes = (*comparison.notes, *map(info, open_set.NOTES))
     return _of_columns("open", "unknown classes", Context(comparison), notes)
 

@@ -17,8 +17,8 @@ from tta_bench.measure.collapse import FEWER, WINDOW, signals
 from tta_bench.measure.student import t_quantile
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
+from tta_bench.records.spec import CLEAN
 
-CLEAN = "clean"  # the part with clean images
 LEAST_CLASSES = 3  # of Source, below which no collapse can be seen
 
 
@@ -32,28 +32,29 @@ class Slope(NamedTuple):
 
 def clean_task(record: Record) -> int | None:
     """The number of the part with clean images that a composed stream has beside its tasks."""
-    has_one = CLEAN in _choices(record) or is_probe(record)
-    return record.cell.spec.tasks.index(CLEAN) if has_one else None
+    spec = record.cell.spec
+    return spec.tasks.index(CLEAN) if CLEAN in spec.tasks and CLEAN not in spec.averaged else None
+
+
+def of_tasks(found: Predictions, record: Record) -> NDArray[np.bool_]:
+    """Which images belong to tasks: not the clean ones beside them."""
+    return np.asarray(found.task != (-1 if (clean := clean_task(record)) is None else clean))
 
 
 def is_probe(record: Record) -> bool:
     """Whether clean images are only predicted."""
-    return "remember" in _choices(record)
+    return "remember" in record.cell.spec.choices
 
 
 def is_recurring(record: Record) -> bool:
-    return "recurring" in _choices(record)
-
-
-def _choices(record: Record) -> list[str]:
-    return [choice.partition(":")[0] for choice in record.cell.spec.scenario.split("+")]
+    return "recurring" in record.cell.spec.choices
 
 
 def clean(found: Predictions, record: Record) -> NDArray[np.float64]:
     """Accuracy in percent each time that clean images come."""
     number = clean_task(record)
     if number is None:
-        raise ValueError("the stream has no clean images: use --scenario forgetting or continual+remember:N")
+        raise ValueError("the stream has no clean images: use --scenario forgetting or --remember N")
     is_clean = found.task == number
     block = np.cumsum(np.diff(is_clean.astype(np.int8), prepend=0) == 1)[is_clean] - 1
     return np.asarray(100 * np.bincount(block, found.correct[is_clean]) / np.bincount(block), np.float64)

@@ -45,6 +45,10 @@ _SCENARIO = (
     + "; ".join(f"{name}: {cls.about}" for name, cls in SCENARIOS.items())
     + "; or a preset, or choices joined by +, as in continual+recurring:20+dirichlet:0.1: see `list scenarios`"
 )
+_REMEMBER = (
+    "a probe of forgetting, as in 256 or 256,every=640: before the first task, after each and after each M images, "
+    "the method predicts N clean images without adapting; requires one stream over all tasks, as --scenario continual"
+)
 _SPEED = "live stream: batches arriving per Source forward; a busy method misses some (default: 0, the stream waits)"
 _CLOCK = (
     "how long a batch takes: counts (of passes; the same on every machine), or a file of `timing record` (default: "
@@ -67,6 +71,12 @@ def _suite(given: Any) -> str | Suite:
 
 def _scenario(given: Any) -> Scenario:
     return given if isinstance(given, Scenario) else scenario_of(read.text(given))
+
+
+def _remember(given: Any) -> str:
+    from tta_bench.streams.axes.domains import Remember
+
+    return str(Remember.read(str(given))).partition(":")[2]
 
 
 def _assignments(given: Any) -> dict[str, method_settings.Settings]:
@@ -99,6 +109,7 @@ class RunOptions(Site, Asked):
     seeds: Sequence[int] = option((), "seeds of the stream order, one run each (default: the suite's)", read.seeds)
     orders: int | None = option(None, _ORDERS, read.positive, metavar="K")
     scenario: str | Scenario | None = option(None, _SCENARIO, _scenario, metavar="NAME")
+    remember: str | int | None = option(None, _REMEMBER, _remember, metavar="N[,every=M]")
     batch_size: int | None = option(None, "images per batch (default: the suite's)", read.positive)
     stream_speed: float | None = option(None, _SPEED, read.speed)
     clock: str | Path | None = option(None, _CLOCK, str, metavar="counts|FILE")

@@ -58,10 +58,16 @@ def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
 
 
 def in_scenario(suite: Suite, options: RunOptions) -> RunOptions:
-    """The options with the suite's scenario, unless they have one."""
-    if options.scenario or not suite.scenario:
+    """The options with the suite's scenario, unless they have one; `--remember` becomes a part of it."""
+    if not options.scenario and suite.scenario:
+        options = replace(options, scenario=scenario_of(suite.scenario))
+    if options.remember is None:
         return options
-    return replace(options, scenario=scenario_of(suite.scenario))
+    try:
+        probed = scenario_of(f"{options.protocol.name}+remember:{options.remember}")
+    except UserError as error:
+        raise UserError(f"--remember: {error}") from None
+    return replace(options, scenario=probed, remember=None)
 
 
 def specs(suite: Suite, options: RunOptions) -> list[CellSpec]:

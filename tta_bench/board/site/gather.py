@@ -32,6 +32,7 @@ from tta_bench.report.page.data import Interval, Line, gather
 from tta_bench.report.runs import Outline, Runs
 from tta_bench.report.tables import accuracy_table
 from tta_bench.report.values import Value
+from tta_bench.report.visits import of_tasks
 
 FEW = 16  # submissions that are read faster here than by starting processes
 SMALL = 10**7  # bytes of a packed run
@@ -132,7 +133,8 @@ def order_of(submission: Submission, stream: Stream) -> NDArray[np.int32]:
     """Which image each sample of a stream is."""
     cells = ((record, record.cell) for record in submission.records)
     record = next(record for record, cell in cells if (cell.name, cell.spec.seed, cell.found.stream) == stream.key)
-    return submission.store.predictions(record).index
+    found = submission.store.predictions(record)
+    return found.index[of_tasks(found, record)]
 
 
 def _read(submission: Submission, runs: Runs, metrics: Sequence[str]) -> Run:

@@ -44,7 +44,7 @@ def _name(given: Any) -> str:
 class MixedIn(Choice):
     word = "open"
     axis = "open"
-    about = "images of unknown classes are mixed in: never scored as right or wrong, told apart by AUROC and FPR95"
+    about = "images of unknown classes are mixed in; accuracy ignores them, AUROC and FPR95 score their detection"
 
     share: float = option(None, "of the images", _share, metavar="0.2")
     data: str = option(NOISE, "noise, a suite, or a folder below --data-root", _name)
