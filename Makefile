@@ -164,19 +164,18 @@ photos-tune: photos-tune-vit-s photos-tune-resnet20 ## tune both suites of photo
 
 photos-tune-vit-s: $(VIT)
 	$(PHOTO_RUN) --suite cifar10-c-holdout-vit-s --methods source $(ON_VIT) --out $(RUNS)/cifar10-c-holdout-vit-s
-	$(TUNE_VIT) --method tent --grid lr=0.001,0.003,0.01,0.03,0.1
-	$(TUNE_VIT) --method eata --grid lr=0.01,0.03,0.1,0.3 --grid redundancy_threshold=0.4
-	$(TUNE_VIT) --method sar --grid lr=0.003,0.01,0.03,0.1,0.3 --grid reset_threshold=0.02
-	$(TUNE_VIT) --method dpal --grid lr=0.003,0.01,0.03,0.1 --grid reset_threshold=0.02
-	$(TUNE_VIT) --method dpal-official --grid lr=0.003,0.01,0.03,0.1 --grid reset_threshold=0.02
+	$(TUNE_VIT) --method tent --grid lr=0.03,0.1,0.3,1
+	$(TUNE_VIT) --method eata --grid lr=0.1,0.3,1 --grid redundancy_threshold=0.4
+	$(TUNE_VIT) --method sar --grid lr=0.1,0.3,1 --grid reset_threshold=0.02
+	$(TUNE_VIT) --method dpal --grid lr=0.003,0.01,0.03 --grid reset_threshold=0.02
+	$(TUNE_VIT) --method dpal-official --grid lr=0.003,0.01,0.03 --grid reset_threshold=0.02
 	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/cifar10-c-holdout-vit-s results/tuning/cifar10-vit-s.csv
 
 photos-tune-resnet20: photos-data
 	$(PHOTO_RUN) --suite cifar10-c-holdout-resnet20 --methods source,bn-test $(ON_RESNET) --out $(RUNS)/cifar10-c-holdout-resnet20
-	$(TUNE_RESNET) --method bn-alpha --grid alpha=0.05,0.1,0.2,0.4
-	$(TUNE_RESNET) --method tent --grid lr=0.0001,0.001,0.01,0.1
-	$(TUNE_RESNET) --method eata --grid lr=0.001,0.01,0.1 --grid redundancy_threshold=0.05,0.4
-	$(TUNE_RESNET) --method sar --grid lr=0.001,0.01,0.1 --grid reset_threshold=0.02
+	$(TUNE_RESNET) --method tent --grid lr=0.003,0.01,0.03,0.1
+	$(TUNE_RESNET) --method eata --grid lr=0.003,0.01,0.03,0.1 --grid redundancy_threshold=0.4
+	$(TUNE_RESNET) --method sar --grid lr=0.01,0.03,0.1 --grid reset_threshold=0.02
 	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/cifar10-c-holdout-resnet20 results/tuning/cifar10-resnet20.csv
 
 # Three seeds for the methods of the paper, one for published settings and for all others; those that cost more than ten
