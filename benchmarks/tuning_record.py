@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record(run: str) -> pd.DataFrame:
-    """Mean accuracies over the seeds that a line names; only whole streams count."""
+    """Mean accuracies over the seeds that a line names; only whole streams count, and settings tried on every task."""
     cells = tta_bench.frame(run, limit=None)
     cells = cells[cells["status"] == "done"].copy()
     varied = {method: _varied(list(tried)) for method, tried in cells.groupby("plugin")["settings"]}
@@ -28,6 +28,8 @@ def record(run: str) -> pd.DataFrame:
     rows = []
     for (method, settings), tried in cells.groupby(["plugin", "settings"]):
         by_task = tried.groupby("task")["accuracy"].mean()
+        if len(by_task) < cells["task"].nunique():
+            continue  # interrupted: its mean would be over other tasks than the others'
         rows.append(
             {
                 "method": method,

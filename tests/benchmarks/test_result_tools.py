@@ -60,6 +60,14 @@ def test_a_grid_is_named_by_what_it_varied(tmp_path: Path) -> None:
     ]
 
 
+def test_settings_that_were_not_tried_on_every_task_are_left_out(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", "digits-c-holdout")
+    for lr, tasks in ((0.1, ("fog", "snow")), (0.3, ("fog",))):
+        for task in tasks:
+            keep(store, make_record("sar", 0.5, suite="digits-c-holdout", task=task, settings={"lr": lr}))
+    assert list(tuning_record.record(str(tmp_path / "run"))["settings"]) == ["lr=0.1"]
+
+
 def test_a_changed_accuracy_is_found(tmp_path: Path) -> None:
     then, now = (Store.create(tmp_path / name, "digits-c-5") for name in ("then", "now"))
     kept = [keep(then, make_record(method, 0.6, task="fog")) for method in ("sar", "tent")]
