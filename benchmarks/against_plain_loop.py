@@ -128,7 +128,14 @@ def measure(words: Sequence[str], folder: str | None = None) -> Cost:
     with tempfile.TemporaryDirectory() as new, tempfile.TemporaryFile("w+") as log:
         before, began, peak = _children_seconds(), time.perf_counter(), 0
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
-        process = subprocess.Popen(words, cwd=folder or new, env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            words,
+            cwd=folder or new,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # workers have sessions of their own: Linux shares a busy CPU between sessions
+        )
         while process.returncode is None:
             peak = max(peak, sum(map(_pss, _family(process.pid))))
             with suppress(subprocess.TimeoutExpired):
