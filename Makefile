@@ -284,15 +284,17 @@ results-speed: $(READY)   ## make results/digits-speed: four corruptions as live
 	mkdir -p results/digits-speed && cp $(RUNS)/digits-speed/report/sweep.* results/digits-speed
 	$(BIN)/tta-bench figure $(RUNS)/digits-speed speed --out results/digits-speed/speed.png
 
-STREAMS := continual correlated mixed-correlated petta-20+recurring:5 forgetting
+STREAMS := continual=0,1,2 correlated=0,1,2 mixed-correlated=0 petta-20+recurring:5=0 \
+	forgetting=0 continual+remember:256=0   # each with its seeds
+OF_STREAMS := --suite digits-c-5 --tasks gaussian_noise,defocus_blur,snow,contrast --methods source,tent,eata,sar,rotta,roid
 
-results-streams: $(READY) ## make results/digits-streams: six methods under shuffled, correlated and recurring streams (20 minutes)
-	for s in $(STREAMS); do d=$$(echo $$s | tr : -); \
-		OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digits-c-5 --tasks gaussian_noise,defocus_blur,snow,contrast \
-			--scenario $$s --seeds 0 --methods source,tent,eata,sar,rotta,roid --out $(RUNS)/digits-streams/$$d \
+results-streams: $(READY) ## make results/digits-streams: six methods under shuffled, correlated and recurring streams (45 minutes)
+	for s in $(STREAMS); do d=$$(echo $${s%=*} | tr : -); \
+		OMP_NUM_THREADS=1 $(BIN)/tta-bench run $(OF_STREAMS) --scenario $${s%=*} --seeds $${s#*=} --out $(RUNS)/digits-streams/$$d \
 		&& $(BIN)/tta-bench report $(RUNS)/digits-streams/$$d --format md,csv --out results/digits-streams/$$d || exit; done
 	$(BIN)/tta-bench figure $(RUNS)/digits-streams/petta-20+recurring-5 visits --out results/digits-streams/visits.png
 	$(BIN)/tta-bench figure $(RUNS)/digits-streams/forgetting forgetting --out results/digits-streams/forgetting.png
+	$(BIN)/tta-bench figure $(RUNS)/digits-streams/continual+remember-256 forgetting --out results/digits-streams/probe.png
 
 figures: $(READY)         ## make the figures of docs/figures.md from `make results`
 	$(BIN)/tta-bench run --suite digit-pairs-ablation-rho --out $(RUNS)/digit-pairs-ablation-rho

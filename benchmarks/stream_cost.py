@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tta_bench.data.families import CORRUPTIONS
-from tta_bench.streams.composition import OWN, Composition
+from tta_bench.streams.composed import Composition
+from tta_bench.streams.composition import OWN
 from tta_bench.streams.presets import presets
 from tta_bench.streams.scenarios import scenario_of
 

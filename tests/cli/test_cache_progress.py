@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from tests.support import trees
 from tests.support.cli import Cli
-from tta_bench.cli.progress import LiveWatcher, RunWatcher
+from tta_bench.cli.run_progress import LiveWatcher, RunWatcher
 
 TAG = "test_vit.r160_in1k"
 SUITE = """

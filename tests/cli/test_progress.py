@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from tests.support.records import make_failure, make_record
-from tta_bench.cli.progress import LiveWatcher, progress, watch
+from tta_bench.cli.progress import progress
+from tta_bench.cli.run_progress import LiveWatcher, watch
 
 
 def live(width: int = 100) -> LiveWatcher:

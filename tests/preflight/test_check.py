@@ -132,3 +132,5 @@ def test_contradicting_options_are_refused_by_check_and_run(
     assert (status, "--busy requires --stream-speed above 0" in err) == (2, True)
     status, _, err = cli(verb, "--suite", small_suite, "--scenario", "single", "--batch-size", "4")
     assert (status, "--scenario single requires batches of 1, got 4" in err) == (2, True)
+    status, _, err = cli(verb, "--suite", small_suite, "--remember", "16")
+    assert (status, err.count("\n"), "remember:16 requires one stream over all tasks" in err) == (2, 1, True)

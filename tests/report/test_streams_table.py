@@ -62,6 +62,7 @@ def test_averages_leave_out_clean_images_in_every_table(tmp_path: Path, small_su
     found = runs.predictions(first.cell)
     tasks = [100 * found.correct[found.task == i].mean() for i in range(2)]
     clean, average = 100 * found.correct[found.task == 2].mean(), float(np.mean(tasks))
+    assert 100 * first.accuracy == pytest.approx(average)
     assert abs(average - 100 * first.scores.top1) > 1, "an average over all images would differ"
     (row, _) = csv.DictReader((report / "accuracy.csv").read_text().splitlines())
     assert list(row)[:5] == ["method", "cnt", "brt", "Avg.", "clean"]

@@ -24,6 +24,7 @@ from tta_bench.runs.bind import Binder, bind
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.runs.spec import read_spec
 from tta_bench.streams.scenarios import scenario_of
+from tta_bench.streams.unknown import Unlabelled
 
 CIFAR = (
     "name: mine\nabout: a test\nmodel: digits-vit\nbatch_size: 8\ntasks: [fog, snow]\n"
@@ -49,6 +50,15 @@ def test_each_task_has_the_size_of_its_own_model(tmp_path: Path, monkeypatch: py
     assert [work.stream.images.read(np.array([0])).shape[-1] for work in found] == [32, 48]
     views = [work.cell.data.get("transform") for work in found]
     assert (views[0], views[1]["crop"]) == (None, 48)
+
+
+def test_a_binder_forgets_the_unknown_images_of_earlier_streams(small_suite: Path) -> None:
+    binder, asked = Binder(Site(device="cpu")), requests(small_suite, methods=("source",), scenario="open:0.2")
+    for spec in asked:
+        binder.bind(spec)
+    kept = [images for images, _ in binder._fingerprints.values() if isinstance(images, Unlabelled)]
+    assert len(asked) == 2
+    assert [part.images for part in binder._last[1]] == kept
 
 
 def test_folders_are_listed_once_whatever_the_methods_and_tasks(

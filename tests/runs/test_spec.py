@@ -58,7 +58,7 @@ def test_remember_adds_its_word_to_the_scenario(small_suite: Path) -> None:
     assert named(scenario="rotta", remember="16,every=64") == named(scenario="rotta+remember:16,every=64")
     assert named("continual+reset:task", remember=16) == "continual+remember:16+reset:task"
     for scenario in ("forgetting", "continual+remember:8"):
-        with pytest.raises(UserError, match=r"^--remember: .*remember:16 are both clean: keep one$"):
+        with pytest.raises(UserError, match=r"^--remember: .*remember:16 are two choices of one axis .*: keep one$"):
             named(scenario=scenario, remember=16)
     with pytest.raises(UserError, match="^--remember: remember:16 requires one stream over all tasks, as continual"):
         named(remember=16)

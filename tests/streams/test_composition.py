@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tta_bench.data.families import CORRUPTIONS
 from tta_bench.data.images import ArrayImages
 from tta_bench.errors import UserError
-from tta_bench.streams.composition import OWN, Composition, compose, presets_of
+from tta_bench.streams.composed import Composition
+from tta_bench.streams.composition import OWN, compose, presets_of
 from tta_bench.streams.presets import presets
 from tta_bench.streams.scenarios import SCENARIOS, Plan, scenario_of
 from tta_bench.streams.stream import Part, Stream, make_stream
@@ -234,7 +235,7 @@ BAD = {
     "dirichlet": "dirichlet: needs delta, as in dirichlet:0.1",
     "continual+recurring:0": "recurring: laps: expected a whole number of at least 1",
     "long-tail:0.5": "factor: expected a number from 1",
-    "reset:task+reset:8": "reset:task and reset:8 are both reset: keep one",
+    "reset:task+reset:8": "reset:task and reset:8 are two choices of one axis (when a method returns",
     "reset:sometimes": "expected task, never, batch or a number of batches",
     "mixed+border": "mixed tasks have no borders",
     "normal+reset:never": "requires one stream over all tasks",

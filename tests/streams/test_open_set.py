@@ -157,7 +157,7 @@ def test_combinations_without_sense_are_refused() -> None:
         scenario_of("dynamic+open:0.5,blocks=10")
     with pytest.raises(UserError, match="stands alone"):
         scenario_of("ccc+open:0.2")
-    with pytest.raises(UserError, match="both open"):
+    with pytest.raises(UserError, match="two choices of one axis"):
         scenario_of("open:0.2+open:0.3")
 
 

@@ -40,10 +40,11 @@ _CONTRACT = "instead, run the contract tests of each method on a small ViT; take
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.runs.spec import resolve
+    from tta_bench.runs.spec import in_scenario, resolve
 
     console = options.console()
     suite, asked, _ = resolve(RunOptions.of(vars(args)))  # a typo is reported before torch is imported
+    asked = in_scenario(suite, asked)
     if args.contract:
         return _check_promises(suite, asked, console)
     site = asked.site

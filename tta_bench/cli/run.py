@@ -64,7 +64,7 @@ def _say_ready(ready: Run, console: Console) -> None:
 
 def _watch(started: Run, console: Console) -> tuple[list[Record], int] | None:
     """Run what is left under a progress bar: all records, and how many cells failed or were lost. None if it ended."""
-    from tta_bench.cli.progress import watch
+    from tta_bench.cli.run_progress import watch
 
     total, folder = len(started.requests), started.store.folder
     with watch(total, console) as watcher:

@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(requests: list[CellSpec], choices: RunOptions, store: Store, console: Console) -> list[Record]:
     """The records of all cells that ran to an end: in this process, or by several workers."""
-    from tta_bench.cli.progress import watch
+    from tta_bench.cli.run_progress import watch
     from tta_bench.engines.fleet import Fleet
     from tta_bench.engines.start import run_here
     from tta_bench.runs.bind import Binder

@@ -117,7 +117,7 @@ def _numbers(record: Record, found: dict[str, float]) -> dict[str, float]:
     if record.status != "done":
         return {}
     if len(record.cell.spec.tasks) > 1:
-        found["accuracy"] = 100 * record.scores.top1
+        found["accuracy"] = 100 * record.accuracy
         found |= {f"accuracy of {task}": 100 * share for task, share in record.scores.task_top1.items()}
     return {key: float(value) for key, value in found.items() if not math.isnan(value)}
 

@@ -20,7 +20,7 @@ from tta_bench.runs.bind import Binder, refuse_many_models
 from tta_bench.runs.found import model_name
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site, refuse_unwritable_cache
-from tta_bench.runs.spec import Row, in_scenario, lives, refuse_unknown, refuse_unused_settings, row_of, spec_of
+from tta_bench.runs.spec import Row, lives, refuse_unknown, refuse_unused_settings, row_of, spec_of
 from tta_bench.suites.suite import Suite
 
 MOST_NUMBERS = 30_000_000  # six methods on a ViT-B take half a minute on a CPU; a check of ImageNet-C should take 10 s
@@ -32,9 +32,9 @@ def check(
 ) -> list[CheckResult]:
     """Check device, methods, data and weights independently, and try every method on a few images.
 
-    `data` returns the results in the data, if another process checks it.
+    The options have the suite's scenario. `data` returns the results in the data, if another process checks it.
     """
-    found, binder, options = CheckResults(), Binder(site), in_scenario(suite, options)
+    found, binder = CheckResults(), Binder(site)
     device = found.note("device", lambda: binder.device, lambda d: f"{d} ({environment.device_name(d)})")
     if options.amp and device is not None:
         found.note("--amp", lambda: refuse_missing_bf16(device), lambda _: "bf16 works")

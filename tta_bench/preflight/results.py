@@ -12,7 +12,6 @@ from tta_bench.datasets.base import SAMPLE
 from tta_bench.errors import UserError
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import in_scenario
 from tta_bench.streams.scenarios import Material, Scenario
 from tta_bench.suites.suite import Suite
 
@@ -48,7 +47,7 @@ def in_data(
     suite: Suite, options: RunOptions, site: Site, *, sample: int | None = SAMPLE, on_opened: OnTaskOpened | None = None
 ) -> list[CheckResult]:
     """Count classes and images of every task and open a sample, or all images, with progress to `on_opened`."""
-    results, options = CheckResults(), in_scenario(suite, options)
+    results = CheckResults()
     tasks = tuple(options.tasks or suite.tasks)
     dataset = results.note(
         "data",

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -124,6 +125,12 @@ class Record(_Ended):
     def accuracies(self) -> dict[str, float]:
         """Top-1 as a fraction of each task that averages are over, if the cell is done."""
         return {task: top1 for task, top1 in self.scores.task_top1.items() if task in self.cell.spec.averaged}
+
+    @property
+    def accuracy(self) -> float:
+        """Top-1 over all images of its tasks; with clean images beside them, the mean over tasks."""
+        own = self.accuracies
+        return self.scores.top1 if len(own) == len(self.scores.task_top1) else fmean(own.values())
 
     @property
     def reportable(self) -> bool:

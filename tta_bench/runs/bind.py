@@ -40,6 +40,7 @@ from tta_bench.streams.scenarios import Material, Scenario, protocol
 from tta_bench.streams.stream import Part, Stream, digest, make_stream
 
 OnCache = Callable[[str, int, int], None]  # task, images decoded, of how many
+Name = tuple[object, ...]  # of what is kept
 
 KEPT_MODELS = 4
 WORTH_A_CACHE = 4  # a stream of fewer than one in so many images builds no cache of all
@@ -72,10 +73,9 @@ class Binder:
         self._prepared = Prepared()
         self._models: dict[str, SourceModel] = {}
         self._datasets: dict[str, Dataset] = {}
-        self._images: dict[tuple[object, ...], ImageSet] = {}
-        self._sources: dict[tuple[object, ...], ImageSet] = {}
-        self._last_made: tuple[tuple[object, ...], list[Part]] = ((), [])
-        self._last_extras: tuple[tuple[object, ...], list[Part]] = ((), [])
+        self._images: dict[Name, ImageSet] = {}
+        self._sources: dict[Name, ImageSet] = {}
+        self._last: tuple[Name, list[Part]] = ((), [])
         self._fingerprints: dict[int, tuple[ImageSet, str]] = {}
 
     @cached_property
@@ -209,13 +209,10 @@ class Binder:
         return [*own, *self._extras(spec, scenario, own, on_cache)]
 
     def _extras(self, spec: CellSpec, scenario: Scenario, own: list[Part], on_cache: OnCache) -> list[Part]:
-        """The parts that a scenario adds to the tasks, in the model's input size; listed once."""
+        """The parts that a scenario adds to the tasks, in the model's input size."""
         name = (*self._sized_name(spec), scenario.name, spec.tasks, spec.limit)
-        if self._last_extras[0] != name:
-            found = scenario.extras(self.material(spec)._replace(dataset=self.sized(spec)), own)
-            cached = [self._cached(spec, p.images, f"{spec.suite}-{p.task}", p.task, on_cache) for p in found]
-            self._last_extras = name, [replace(part, images=one) for part, one in zip(found, cached, strict=True)]
-        return self._last_extras[1]
+        material = self.material(spec)._replace(dataset=self.sized(spec))
+        return self._last_parts(name, spec, spec.suite, lambda: scenario.extras(material, own), on_cache)
 
     def material(self, spec: CellSpec) -> Material:
         """What a scenario makes a stream of."""
@@ -233,18 +230,24 @@ class Binder:
         return self._images[name]
 
     def _made(self, spec: CellSpec, scenario: Scenario, on_cache: OnCache) -> list[Part]:
-        """The parts of the last stream whose images were made for it: all methods read them."""
+        """The parts of a stream whose images are made for it."""
         name = (*self._sized_name(spec), spec.suite, spec.tasks, scenario, spec.seed, spec.limit)
-        if self._last_made[0] != name:
-            found = scenario.parts(self.material(spec), self.sized(spec).transform)
-            names = [f"{spec.suite}-{scenario.name}-{part.task}" for part in found]
-            pairs = zip(found, names, strict=True)
-            cached = [self._cached(spec, part.images, name, part.task, on_cache) for part, name in pairs]
-            made = [replace(part, images=images) for part, images in zip(found, cached, strict=True)]
-            for part in self._last_made[1]:
+        material, view = self.material(spec), self.sized(spec).transform
+        label = f"{spec.suite}-{scenario.name}"
+        return self._last_parts(name, spec, label, lambda: scenario.parts(material, view), on_cache)
+
+    def _last_parts(
+        self, name: Name, spec: CellSpec, label: str, make: Callable[[], list[Part]], on_cache: OnCache
+    ) -> list[Part]:
+        """The parts that `make` gives, kept until another name asks: all methods of a stream read them."""
+        if self._last[0] != name:
+            found = [
+                (part, self._cached(spec, part.images, f"{label}-{part.task}", part.task, on_cache)) for part in make()
+            ]
+            for part in self._last[1]:
                 self._forget(part.images)
-            self._last_made = name, made
-        return self._last_made[1]
+            self._last = name, [replace(part, images=images) for part, images in found]
+        return self._last[1]
 
     def source_images(self, spec: CellSpec) -> ImageSet:
         """Clean images that a stream's model was trained on, or similar ones; listed once."""
@@ -254,7 +257,7 @@ class Binder:
             self._sources[name] = dataset.source_images(task)
         return self._sources[name]
 
-    def _sized_name(self, spec: CellSpec) -> tuple[object, ...]:
+    def _sized_name(self, spec: CellSpec) -> Name:
         model = self.model(spec)
         return json.dumps(spec.data, sort_keys=True), model.input_size, model.interpolation
 
