@@ -1,6 +1,7 @@
 """CPU time and memory of `tta-bench run`, all processes, as ratios to a plain loop (plain_loop.py).
 
     python -m benchmarks.against_plain_loop [CASE…] [--images N] [--rounds N]
+    python -m benchmarks.against_plain_loop --beside [--rounds N]    two jobs against one, a finished run, the witness
 
 Command and loop take turns on the same JPEGs with one thread each. CPU time is that of a process and all its
 descendants, which other programs on the machine change little. Memory is the peak of the sum of their proportional
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +30,7 @@ from PIL import Image
 from benchmarks.plain_loop import ARCHITECTURE, BATCH
 from tta_bench.datasets.imagenet import wnids
 
-EVERY = 0.1  # seconds between samples of memory
+EVERY = 0.5  # seconds between samples of memory: the kernel walks all pages for one, which takes CPU time
 ALL_TASKS = ("fog", "snow", "contrast")
 SUITE = f"""
 name: photos
@@ -60,6 +62,10 @@ CASES = {
     ),
     "Source, 10,000 images": Case("source", 10_000, cpu=1.03, memory=1.3),
 }
+
+
+JOBS = Case("source,tent", 128, cpu=1.10, memory=3, tasks="fog,snow")
+LONGEST_WALL, FINISHED_SECONDS, WITNESS_SHARE = 0.60, 1.0, 0.02  # goals of what `beside` measures
 
 
 @dataclass(frozen=True)
@@ -117,15 +123,23 @@ def command(root: Path, case: Case, *more: str) -> list[str]:
     ]
 
 
-def measure(words: Sequence[str]) -> Cost:
-    """Run a command in a new folder and measure it and its descendants."""
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as log:
+def measure(words: Sequence[str], folder: str | None = None) -> Cost:
+    """Run a command, in a new folder unless one is given, and measure it and its descendants."""
+    with tempfile.TemporaryDirectory() as new, tempfile.TemporaryFile("w+") as log:
         before, began, peak = _children_seconds(), time.perf_counter(), 0
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
-        process = subprocess.Popen(words, cwd=folder, env=environment, stdout=log, stderr=log)
-        while process.poll() is None:
+        process = subprocess.Popen(
+            words,
+            cwd=folder or new,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # workers have sessions of their own: Linux shares a busy CPU between sessions
+        )
+        while process.returncode is None:
             peak = max(peak, sum(map(_pss, _family(process.pid))))
-            time.sleep(EVERY)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(EVERY)
         wall, cpu = time.perf_counter() - began, _children_seconds() - before
         log.seek(0)
         if process.returncode:
@@ -179,17 +193,87 @@ def line(title: str, case: Case, cpu: float, memory: float, pairs: list[tuple[Co
     )
 
 
+def two_jobs(root: Path) -> tuple[float, float, str]:
+    """Ratios of CPU time and of wall time, two jobs to one, and a line of the table."""
+    one, two = measure(command(root, JOBS)), measure(command(root, JOBS, "--jobs", "2"))
+    cpu, wall = two.cpu / one.cpu, two.wall / one.wall
+    sizes = [cost.memory / 2**20 for cost in (two, one)]
+    return (
+        cpu,
+        wall,
+        (
+            f"| two jobs / one: {two.cpu:.1f} s / {one.cpu:.1f} s of CPU time = **{cpu:.2f}** (goal {JOBS.cpu:.2f}) "
+            f"| wall **{wall:.2f}** (goal {LONGEST_WALL:.2f}) | {sizes[0]:.0f} MB / {sizes[1]:.0f} MB |"
+        ),
+    )
+
+
+def finished_run(root: Path) -> tuple[Cost, str]:
+    """What a run costs that has nothing left to do, and a line of the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = command(root, replace(JOBS, methods="source", images=64))
+        measure(words, folder)
+        again = measure(words, folder)
+    return again, (
+        f"| finished run: {again.wall:.2f} s (goal {FINISHED_SECONDS:.0f}), {again.cpu:.2f} s of CPU time "
+        f"| {again.memory / 2**20:.0f} MB |"
+    )
+
+
+def witness_share() -> tuple[float, str]:
+    """The second witness's share of the demo's CPU time, in one process, and a line of the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-c", TIME_WITNESS, "run", "--in-process", "--device", "cpu"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+        done = subprocess.run(words, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    witness, whole = map(float, done.stderr.splitlines()[-1].split())
+    share = witness / whole
+    return share, f"| witness: {witness:.2f} s / {whole:.1f} s = {share:.1%} (goal {WITNESS_SHARE:.0%}) |"
+
+
+TIME_WITNESS = """
+import sys, time
+from tta_bench.isolation.adaptation import Pass
+counted, spent = Pass.uncounted_work, []
+def timed(self):
+    before = time.process_time()
+    try:
+        return counted(self)
+    finally:
+        spent.append(time.process_time() - before)
+Pass.uncounted_work = timed
+from tta_bench.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(sum(spent), time.process_time(), file=sys.stderr)
+"""
+
+
+def beside(root: Path, rounds: int) -> None:
+    """Print what is compared with something else than a loop."""
+    for _ in range(rounds):
+        print(two_jobs(root)[-1], flush=True)
+        print(finished_run(root)[-1], flush=True)
+        print(witness_share()[-1], flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("cases", nargs="*", type=int, help="numbers of cases, from 1")
     parser.add_argument("--images", type=int, help="of each task, instead of the case's")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--beside", action="store_true", help="two jobs, a finished run and the witness instead")
     asked = parser.parse_args()
     numbers = asked.cases or range(1, len(CASES) + 1)
     chosen = {title: CASES[title] for number, title in enumerate(CASES, 1) if number in numbers}
     if asked.images:
         chosen = {f"{title}, now {asked.images}": replace(case, images=asked.images) for title, case in chosen.items()}
     with tempfile.TemporaryDirectory() as folder:
+        if asked.beside:
+            beside(make_tree(Path(folder), 1), asked.rounds)
+            return
         root = make_tree(Path(folder), max(1, max(case.images for case in chosen.values()) // 1000))
         print("| | CPU time | peak memory |\n|---|---|---|", flush=True)
         for title, case in chosen.items():
