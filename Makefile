@@ -284,7 +284,7 @@ results-speed: $(READY)   ## make results/digits-speed: four corruptions as live
 	mkdir -p results/digits-speed && cp $(RUNS)/digits-speed/report/sweep.* results/digits-speed
 	$(BIN)/tta-bench figure $(RUNS)/digits-speed speed --out results/digits-speed/speed.png
 
-STREAMS := continual=0,1,2 correlated=0,1,2 mixed-correlated=0 petta-20+recurring:5=0 \
+STREAMS := continual=0,1,2 correlated=0,1,2 mixed-correlated=0,1,2 petta-20+recurring:5=0 \
 	forgetting=0 continual+remember:256=0   # each with its seeds
 OF_STREAMS := --suite digits-c-5 --tasks gaussian_noise,defocus_blur,snow,contrast --methods source,tent,eata,sar,rotta,roid
 
