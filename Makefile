@@ -166,7 +166,7 @@ photos-tune-vit-s: $(VIT)
 	$(PHOTO_RUN) --suite cifar10-c-holdout-vit-s --methods source $(ON_VIT) --out $(RUNS)/cifar10-c-holdout-vit-s
 	$(TUNE_VIT) --method tent --grid lr=0.03,0.1,0.3,1
 	$(TUNE_VIT) --method eata --grid lr=0.1,0.3,1 --grid redundancy_threshold=0.4
-	$(TUNE_VIT) --method sar --grid lr=0.1,0.3,1 --grid reset_threshold=0.02
+	$(TUNE_VIT) --method sar --grid lr=0.1,0.3,1,3 --grid reset_threshold=0.02
 	$(TUNE_VIT) --method dpal --grid lr=0.003,0.01,0.03 --grid reset_threshold=0.02
 	$(TUNE_VIT) --method dpal-official --grid lr=0.003,0.01,0.03 --grid reset_threshold=0.02
 	$(BIN)/python -m benchmarks.tuning_record $(RUNS)/cifar10-c-holdout-vit-s results/tuning/cifar10-vit-s.csv
