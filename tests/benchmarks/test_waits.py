@@ -22,6 +22,7 @@ def test_the_page_has_a_line_for_every_method() -> None:
     assert [*waits.shown(PAGE)] == waits.NAMES
 
 
+@pytest.mark.slow
 @every_method
 def test_pass_counts_do_not_depend_on_the_device(name: str) -> None:
     """Images are large and some samples are chosen, where a CPU might be served better by other passes."""

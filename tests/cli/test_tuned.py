@@ -143,6 +143,7 @@ def test_a_criterion_without_labels_decides_by_its_score(tmp_path: Path) -> None
     assert by_accuracy.conditions != found.conditions, "searches by another criterion are not joined"
 
 
+@pytest.mark.slow
 def test_tune_shows_source_and_warns(cli: Cli, tmp_path: Path) -> None:
     words = ("tune", "--method", "tent", "--limit", 32, "--tasks", "spatter", "--out", tmp_path / "t", "--jobs", 2)
     status, shown, _ = cli(*words, "--grid", "lr=10,100", "--set", "tent.steps=2")

@@ -29,6 +29,7 @@ from tta_bench.records.store import Store
 __all__ = ["home"]
 
 
+@pytest.mark.slow
 def test_local_jobs_give_the_records_of_a_plain_run_though_adapting_processes_die(home: Path) -> None:
     folder = home / "local"
     first = start(home, "local", "--jobs", 2, "--tasks", "fog,snow")

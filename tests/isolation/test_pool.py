@@ -179,6 +179,7 @@ def test_a_damaged_message_is_a_failure_of_the_cell(small_suite: Path) -> None:
     worker.end()
 
 
+@pytest.mark.slow
 def test_hostile_plug_ins_are_contained() -> None:
     deeds = ("labels", "segfault", "copied-model")  # `make torture` has all
     outcome = hostile.attack(deeds, limit=64, time_limit="300s", tasks=("contrast",))

@@ -130,6 +130,7 @@ def test_another_training_is_neither_resumed_nor_lost(
     assert not out.with_suffix(".resume").exists()
 
 
+@pytest.mark.slow
 def test_the_suite_finds_the_model_of_each_domain(cli: Cli, data: Path, tmp_path: Path) -> None:
     run = ("run", "--suite", "office-home", "--data-root", data, "--methods", "source", "--limit", 8, "--seeds", 0)
     status, _, err = cli(*run, "--out", tmp_path / "run")

@@ -26,6 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.slow
 def test_its_suite_runs_with_its_method(site: Path, tmp_path: Path) -> None:
     command = ("run", "--suite", "shapes", "--methods", "source,last-norm", "--out", tmp_path / "run")
     ran = tta_bench(site, *command)
@@ -59,6 +60,7 @@ def test_what_it_brings_is_listed_with_its_package(site: Path, what: str, name: 
     assert "from: the package that provides it" in " ".join(shown.split())
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass(site: Path, tmp_path: Path) -> None:
     copied(EXAMPLE / "tests", tmp_path / "tests")
     done = subprocess.run(

@@ -47,6 +47,7 @@ tta_bench.run(["mine"], suite, tasks=["contrast"], seeds=[0, 1], limit=32, devic
 """
 
 
+@pytest.mark.slow
 def test_code_that_is_edited_during_a_run_stops_it(site: Path, tmp_path: Path) -> None:
     """Else the numbers of the new code would be kept under the key of the old code."""
     words = [sys.executable, "-c", EDITOR, tmp_path / "small.yaml", tmp_path / "run", site / "mine.py"]
@@ -62,6 +63,7 @@ def test_code_that_is_edited_during_a_run_stops_it(site: Path, tmp_path: Path) -
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.slow
 def test_a_plug_in_that_raises_on_import_does_not_affect_others(site: Path, tmp_path: Path) -> None:
     install(site, "broken", "broken = broken:Broken", "raise RuntimeError('no licence')")
     listed = tta_bench(site, "list", "methods")
@@ -94,6 +96,7 @@ def test_a_name_claimed_twice_names_both(site: Path) -> None:
     assert "tta-bench" in ran.stderr
 
 
+@pytest.mark.slow
 def test_editing_a_method_changes_its_cells(site: Path, tmp_path: Path) -> None:
     command = (
         "run",

@@ -27,6 +27,7 @@ class Backwards(Labels):
 ENTRIES = "backwards = theirs:Backwards\nours = theirs:OURS\nwrong = theirs:WRONG"
 
 
+@pytest.mark.slow
 def test_a_strangers_stream_works_everywhere(tmp_path: Path) -> None:
     install(tmp_path / "site", "theirs", ENTRIES, CODE, "scenarios")
     listed = tta_bench(tmp_path / "site", "list", "scenarios").stdout

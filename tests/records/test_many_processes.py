@@ -41,7 +41,7 @@ def ran(shown: str) -> int:
     return sum(line.startswith("[") for line in shown.splitlines())
 
 
-@pytest.mark.parametrize("count", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (4, 8))])
 def test_processes_share_a_fresh_folder(suite: Path, count: int) -> None:
     processes = [start(suite) for _ in range(count)]
     results = [process.communicate(timeout=600) for process in processes]
@@ -55,6 +55,7 @@ def test_processes_share_a_fresh_folder(suite: Path, count: int) -> None:
     assert not list((suite.parent / "run" / "claims").glob("*.lock")), "finished cells leave no claims"
 
 
+@pytest.mark.slow
 def test_the_cells_of_a_killed_process_are_taken_over(suite: Path) -> None:
     first = start(suite)
     deadline = time.monotonic() + 120

@@ -41,6 +41,7 @@ def on_both(*words: str, device: tuple[str, ...] = ("--device", "cuda:1")) -> li
     return list(found.values())
 
 
+@pytest.mark.slow
 def test_a_run_on_the_second_gpu_is_the_cpus() -> None:
     found = on_both()
     assert {record.cell.found.device for record in found} == {"simulated"}

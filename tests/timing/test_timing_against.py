@@ -79,6 +79,7 @@ def check(repo: Path, site: Path, revision: str, *more: str) -> subprocess.Compl
     return run(sys.executable, "-m", "tta_bench.cli.main", *words, cwd=repo, site=site)
 
 
+@pytest.mark.slow
 def test_a_slower_revision_is_caught(repo: Path, site: Path) -> None:
     done = check(repo, site, "HEAD~2", "--markdown", "comment.md")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -88,6 +89,7 @@ def test_a_slower_revision_is_caught(repo: Path, site: Path) -> None:
     assert run("git", "worktree", "list", cwd=repo).stdout.count("\n") == 1, "the worktree is gone again"
 
 
+@pytest.mark.slow
 def test_the_checkout_is_timed_not_the_installed_package(repo: Path, site: Path) -> None:
     (repo / "mine.py").write_text(
         CODE.format(share=0).replace("self.model(batch)", "self.model(batch) + self.model(batch)")
@@ -108,6 +110,7 @@ def test_the_same_revision_raises_no_alarm(repo: Path, site: Path) -> None:
     assert done.returncode in (0, 3), done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_revision_that_does_not_work_is_one_line(repo: Path, site: Path) -> None:
     done = check(repo, site, "HEAD~1")
     assert done.returncode == 2
@@ -129,6 +132,7 @@ def test_a_revision_older_than_timing_is_refused(tmp_path: Path) -> None:
         child.close()
 
 
+@pytest.mark.slow
 def test_a_method_missing_from_the_other_revision_is_new(repo: Path, site: Path) -> None:
     commit(repo, CODE.format(share=0))
     (repo / "setup.cfg").write_text(SETUP + "    second = mine:Mine\n")
