@@ -65,8 +65,8 @@ def test_one_forward_serves_all_methods_of_a_stream(small_suite: Path, monkeypat
     assert len(asked) == 2, "Source's own row is the answer"
 
 
-def notes_of(record: Record) -> list[str]:
-    return [note.text for note in accuracy_table(compare([make_record("source"), record])).notes]
+def notes_of(*records: Record) -> list[str]:
+    return [note.text for note in accuracy_table(compare([make_record("source"), *records])).notes]
 
 
 def test_tables_remark_on_a_start_that_is_not_source() -> None:
@@ -75,6 +75,13 @@ def test_tables_remark_on_a_start_that_is_not_source() -> None:
     size = record.cell.spec.batch_size
     said = f"before its first update, 7 of {min(size, 100)} answers differ from Source's (first batches of 1 stream)."
     assert any(said in note for note in notes_of(moved))
+    other = make_record("sar")
+    (both,) = (
+        note
+        for note in notes_of(moved, replace(other, measured=replace(other.measured, start_changed=7)))
+        if "first update" in note
+    )
+    assert both.startswith("tent, sar: before their first update, 7 of ")
     for start_changed, point in ((0, "pre-update"), (None, "pre-update"), (7, "post-update")):
         measured = replace(record.measured, start_changed=start_changed, score_point=point)
         assert not any("first update" in note for note in notes_of(replace(record, measured=measured)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -185,8 +186,8 @@ def _remarks(comparison: Comparison) -> list[Note]:
 
 
 def _starts(comparison: Comparison) -> list[Note]:
-    """Rows that answer unlike Source before their first update."""
-    found = []
+    """Rows that answer unlike Source before their first update; rows that do so alike share a note."""
+    found: dict[tuple[int, int, int], list[str]] = defaultdict(list)
     for row in comparison.rows:
         compared = [
             r for r in row.done if r.measured.score_point == "pre-update" and r.measured.start_changed is not None
@@ -194,11 +195,14 @@ def _starts(comparison: Comparison) -> list[Note]:
         changed = sum(record.measured.start_changed or 0 for record in compared)
         images = sum(min(record.cell.spec.batch_size, record.scores.samples) for record in compared)
         if changed:
-            found.append(
-                f"{row.label}: before its first update, {changed:,} of {images:,} answers differ from Source's "
-                f"(first batches of {len(compared)} stream{'s' * (len(compared) > 1)})."
-            )
-    return [info(text) for text in found]
+            found[changed, images, len(compared)].append(row.label)
+    return [
+        info(
+            f"{', '.join(labels)}: before {'its' if len(labels) == 1 else 'their'} first update, {changed:,} of "
+            f"{images:,} answers differ from Source's (first batches of {streams} stream{'s' * (streams > 1)})."
+        )
+        for (changed, images, streams), labels in found.items()
+    ]
 
 
 def _resets(comparison: Comparison) -> list[Note]:
