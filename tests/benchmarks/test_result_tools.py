@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
@@ -43,6 +44,13 @@ def test_a_table_is_written_only_into_its_own_place(tmp_path: Path, monkeypatch:
 def test_the_first_table_of_the_readme_comes_from_results() -> None:
     text = DOCUMENTS[0].read_text(encoding="utf-8")
     assert text.index("<!-- summary of ") < text.index("|---")
+
+
+def test_the_readme_says_what_the_resnet_reached() -> None:
+    rows = csv.DictReader((ROOT / "results" / "cifar10-c-5-resnet20" / "accuracy.csv").read_text().splitlines())
+    found = {row["method"]: f"{float(row['Avg.']):.1f} %" for row in rows}
+    (said,) = re.findall(r"With a BatchNorm ResNet-20.*?\(\[all", DOCUMENTS[0].read_text(encoding="utf-8"), re.DOTALL)
+    assert re.findall(r"[\d.]+ %", said) == [found[row] for row in ("source", "bn-test", "tent", "eata", "sar")]
 
 
 def test_a_grid_is_named_by_what_it_varied(tmp_path: Path) -> None:
