@@ -8,7 +8,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-PHOTO_TARGETS := photos photos-data photos-networks photos-train-resnet20 photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-vit-s-main photos-vit-s-published photos-vit-s-seeds photos-vit-s-others photos-vit-s-results photos-resnet20 photos-resnet20-main photos-resnet20-published photos-resnet20-seeds photos-resnet20-others photos-resnet20-results
+PHOTO_TARGETS := photos photos-data photos-networks photos-train-resnet20 photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-vit-s-main photos-vit-s-published photos-vit-s-seeds photos-vit-s-others photos-vit-s-results photos-resnet20 photos-resnet20-main photos-resnet20-published photos-resnet20-seeds photos-resnet20-others photos-resnet20-results photos-streams photos-streams-results
 .PHONY: $(PHOTO_TARGETS) starts-photos demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed results-streams board published notebook docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
@@ -233,6 +233,23 @@ photos-resnet20-others: photos-data ## every other method that the ResNet takes,
 
 photos-resnet20-results: $(READY) ## make results/cifar10-c-5-resnet20 from what has run
 	$(call photo-results,cifar10-c-5-resnet20,bn-test tent eata sar,docs/photographs.md)
+
+# The study of streams on photographs: every method with one seed.
+STREAMS_ALL := source,bn-test,tent,eata,sar,rotta,roid,lame,t3a,bn-alpha,note,eta,rdumb,deyo,cmf,sotta,cfa,tent-come,eata-come,sar-come,shot-im,tribe,rmt,cotta,adacontrast
+ON_STREAMS := --suite cifar10-c-streams $(ON_RESNET)
+SHORT_STREAMS := continual correlated mixed-correlated
+
+photos-streams: photos-data ## make results/cifar10-c-streams: 25 methods on photographs under shuffled and correlated labels
+	for s in $(SHORT_STREAMS); do \
+		$(PHOTO_RUN) $(ON_STREAMS) --scenario $$s --methods $(STREAMS_ALL) --out $(RUNS)/cifar10-c-streams/$$s || exit; done
+	$(MAKE) photos-streams-results
+
+photos-streams-results: $(READY) ## make results/cifar10-c-streams from what has run
+	for s in $(SHORT_STREAMS); do \
+		$(BIN)/tta-bench report $(RUNS)/cifar10-c-streams/$$s --format md,csv --out results/cifar10-c-streams/$$s || exit; \
+		for row in bn-test tent eata sar rotta roid lame adacontrast; do $(BIN)/tta-bench compare $(RUNS)/cifar10-c-streams/$$s \
+			--a source --b $$row --out results/cifar10-c-streams/$$s/compare/$$row || exit; done; done
+	$(BIN)/python -m benchmarks.streams_table results/cifar10-c-streams $(SHORT_STREAMS)
 
 # Two processes share the folder: twice as fast on two cores.
 SHARED := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digit-pairs-c-5 --out $(RUNS)/digit-pairs-c-5

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import demo_table, same_results, summary_table, tuning_record
+from benchmarks import demo_table, same_results, streams_table, summary_table, tuning_record
 from tests.support.checkout import ROOT
 from tests.support.records import keep, make_record
 from tta_bench.records.store import Store
@@ -51,6 +51,23 @@ def test_the_readme_says_what_the_resnet_reached() -> None:
     found = {row["method"]: f"{float(row['Avg.']):.1f} %" for row in rows}
     (said,) = re.findall(r"With a BatchNorm ResNet-20.*?\(\[all", DOCUMENTS[0].read_text(encoding="utf-8"), re.DOTALL)
     assert re.findall(r"[\d.]+ %", said) == [found[row] for row in ("source", "bn-test", "tent", "eata", "sar")]
+
+
+def test_the_study_of_streams_shows_its_leaderboards() -> None:
+    folder = ROOT / "results" / "cifar10-c-streams"
+    (shown,) = streams_table.MARKED.findall((folder / "README.md").read_text(encoding="utf-8"))
+    streams = re.findall(r"`(\S+)`", shown.splitlines()[0])
+    assert shown == streams_table.table(folder, streams)
+
+
+def test_a_fall_below_source_is_marked_only_where_shuffled_labels_gain(tmp_path: Path) -> None:
+    reached = {"iid": {"source": 0.5, "tent": 0.7, "lame": 0.2}, "sorted": {"source": 0.5, "tent": 0.3, "lame": 0.4}}
+    for stream, rows in reached.items():
+        (tmp_path / stream).mkdir()
+        lines = [f"{row},done,{top1}\n" for row, top1 in rows.items()]
+        (tmp_path / stream / "leaderboard.csv").write_text("label,status,top1\n" + "".join(lines))
+    lines = streams_table.table(tmp_path, ["iid", "sorted"]).splitlines()[2:]
+    assert lines == ["| tent | 70.0 | 30.0 ▼ |", "| source | 50.0 | 50.0 |", "| lame | 20.0 | 40.0 |"]
 
 
 def test_a_grid_is_named_by_what_it_varied(tmp_path: Path) -> None:
