@@ -5,12 +5,14 @@
 
 Command and loop take turns on the same JPEGs with one thread each. CPU time is that of a process and all its
 descendants, which other programs on the machine change little. Memory is the peak of the sum of their proportional
-set sizes (PSS): pages that processes share count once. It is sampled, so it needs Linux.
+set sizes (PSS): pages that processes share count once. It is sampled, so it needs Linux. The checkout is compiled
+first, as `pip install` compiles a package: PYTHONDONTWRITEBYTECODE would let every process compile it again.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import resource
 import shutil
@@ -30,6 +32,7 @@ from PIL import Image
 from benchmarks.plain_loop import ARCHITECTURE, BATCH
 from tta_bench.datasets.imagenet import wnids
 
+CHECKOUT = Path(__file__).parents[1]
 EVERY = 0.5  # seconds between samples of memory: the kernel walks all pages for one, which takes CPU time
 ALL_TASKS = ("fog", "snow", "contrast")
 SUITE = f"""
@@ -78,7 +81,9 @@ class Cost:
 
 
 def make_tree(root: Path, each: int) -> Path:
-    """Noisy gradients as JPEGs of about 20 kB, `each` for each of 1,000 classes and each task; a model and a suite."""
+    """Noisy gradients as JPEGs of about 20 kB, `each` per class (of 1,000) and task; a model, a suite, and bytecode."""
+    for package in ("tta_bench", "methods", "benchmarks"):
+        compileall.compile_dir(CHECKOUT / package, quiet=1)
     chance = np.random.default_rng(0)
     grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 224)] * 2), 2)
     first, *others = (root / "ImageNet-C" / task / "5" for task in ALL_TASKS)
@@ -127,7 +132,7 @@ def measure(words: Sequence[str], folder: str | None = None) -> Cost:
     """Run a command, in a new folder unless one is given, and measure it and its descendants."""
     with tempfile.TemporaryDirectory() as new, tempfile.TemporaryFile("w+") as log:
         before, began, peak = _children_seconds(), time.perf_counter(), 0
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
         process = subprocess.Popen(
             words,
             cwd=folder or new,
@@ -224,7 +229,7 @@ def witness_share() -> tuple[float, str]:
     """The second witness's share of the demo's CPU time, in one process, and a line of the table."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-c", TIME_WITNESS, "run", "--in-process", "--device", "cpu"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
         done = subprocess.run(words, cwd=folder, env=environment, check=True, capture_output=True, text=True)
     witness, whole = map(float, done.stderr.splitlines()[-1].split())
     share = witness / whole

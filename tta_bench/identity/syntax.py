@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 OWN = "tta_bench"
@@ -14,7 +14,7 @@ SAY_ONLY = frozenset({"passes_per_image", "slower_than_source", "bibtex"})
 
 def syntax(source: str, packages: Collection[str] = (OWN,)) -> str:
     """The syntax tree as text, without what changes no number; the same in every Python version."""
-    return "".join(_dump(_RemoveProse(packages).visit(ast.parse(source))))
+    return "".join(_dump(_RemoveProse(packages).visit(ast.parse(source)), []))
 
 
 def for_type_checkers(node: ast.AST) -> bool:
@@ -69,19 +69,20 @@ class _RemoveProse(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _dump(node: Any) -> Iterator[str]:
+def _dump(node: Any, into: list[str]) -> list[str]:
     """Dump without empty fields and contexts: the output of `ast.dump` differs between Python versions."""
     if isinstance(node, ast.AST):
-        yield f"{type(node).__name__}("
+        into.append(f"{type(node).__name__}(")
         for name, value in ast.iter_fields(node):
             if name not in ("ctx", "type_comment", "kind") and value is not None and value != []:
-                yield f"{name}="
-                yield from _dump(value)
-        yield ")"
+                into.append(f"{name}=")
+                _dump(value, into)
+        into.append(")")
     elif isinstance(node, list):
-        yield "["
+        into.append("[")
         for item in node:
-            yield from _dump(item)
-        yield "]"
+            _dump(item, into)
+        into.append("]")
     else:
-        yield f"{node!r},"
+        into.append(f"{node!r},")
+    return into

@@ -151,11 +151,12 @@ def library() -> Library:
     found = Library()
     for entries in plugins.claims("suite").values():
         for entry in entries:
+            package = plugins.package(entry)  # parses the package's metadata
             try:
                 for file in _files(entry.module):
-                    found.add(file, plugins.package(entry))
+                    found.add(file, package)
             except UserError as error:
-                found.problems.append(f"suites of {plugins.package(entry)}: {error}")
+                found.problems.append(f"suites of {package}: {error}")
     return found
 
 
