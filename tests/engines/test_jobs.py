@@ -42,7 +42,7 @@ def test_a_job_survives_its_file(store: Store) -> None:
     job = replace(make_job("local", 2), site=asdict(Site(cache=Path("/c"))), in_seconds=True)
     read = JobFolder.create(store, job).read()
     assert replace(read, site=job.site) == job
-    assert read.place == Site(cache=Path("/c"))
+    assert read.at == Site(cache=Path("/c"))
 
 
 def test_a_wrong_job_is_one_line(store: Store) -> None:

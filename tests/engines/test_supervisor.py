@@ -246,7 +246,7 @@ def test_a_cancelled_run_ends_and_its_workers_are_not_replaced(store: Store) -> 
     def cancel(entry: Entry, store: Store) -> Record:
         if entry.spec.method != "source":
             (job,) = JobFolder.all(store)
-            job.note_cancelled()
+            job.cancelled_file.touch()
             raise Died("", exit="was stopped by SIGTERM")
         return save_made(entry, store)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support import trees
-from tests.support.works import requests, works
+from tests.support.works import read_spec, requests, works
 from tta_bench.data.images import ImageSet
 from tta_bench.datasets import listing, on_disk
 from tta_bench.errors import UserError
@@ -22,7 +22,6 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.runs import bind as binding
 from tta_bench.runs.bind import Binder, bind
 from tta_bench.runs.site import Site, refuse_unwritable_cache
-from tta_bench.runs.spec import read_spec
 from tta_bench.streams.scenarios import scenario_of
 from tta_bench.streams.unknown import Unlabelled
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tests.methods.test_method_contract import built, every_method
 from tests.support.records import changed, changed_cell, make_cell, make_record
 from tests.support.small import stream
-from tests.support.works import CPU, requests, works
+from tests.support.works import CPU, read_spec, requests, works
 from tta_bench import registry
 from tta_bench.cli.main import parser
 from tta_bench.errors import CellFailed, UserError
@@ -30,7 +30,7 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.report.rows import compare
 from tta_bench.runs.bind import Binder
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.spec import read_spec, specs
+from tta_bench.runs.spec import specs
 from tta_bench.streams.schedule import Schedule
 from tta_bench.suites import suite
 

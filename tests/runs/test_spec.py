@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.works import requests
+from tests.support.works import read_spec, requests
 from tta_bench.errors import UserError
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import read_spec, specs
+from tta_bench.runs.spec import specs
 from tta_bench.streams.scenarios import SCENARIOS, LabelShift, scenario_of
 from tta_bench.suites import suite
 

@@ -237,6 +237,18 @@ def test_tables_made_before_other_methods_ran_are_stale_not_false(tmp_path: Path
     assert (status, "STALE" in out) == (0, False)
 
 
+def test_tables_of_a_command_with_another_order_of_rows_are_not_false(tmp_path: Path, cli: Cli) -> None:
+    store = honest_run(tmp_path / "run")
+    assert cli("report", store.folder)[0] == 0
+    table = store.folder / "report" / "accuracy.csv"
+    head, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([head, *rows[::-1]]) + "\n")
+    status, out, _ = cli("verify", store.folder)
+    assert (status, "FAILS" in out) == (0, False)
+    table.write_text("\n".join([head, *rows[1:]]) + "\n")
+    assert "accuracy.csv: is not what the records give" in cli("verify", store.folder)[1]
+
+
 def test_the_findings_as_json(tmp_path: Path, cli: Cli) -> None:
     store = honest_run(tmp_path / "run")
     status, out, _ = cli("verify", store.folder, "--json", tmp_path / "v.json")

@@ -29,11 +29,12 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tta_bench.engines.status import statuses
+    from tta_bench.engines.job import JobFolder
+    from tta_bench.engines.status import status
     from tta_bench.records.store import Store
 
     console = options.console()
-    found = statuses(Store.open(args.folder))
+    found = [status(job) for job in JobFolder.all(Store.open(args.folder))]  # oldest first
     if not found:
         console.print(f"{args.folder} has no jobs: `tta-bench run --on …` starts them.")
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from tta_bench.engines.job import JobFolder
@@ -38,10 +39,10 @@ class Engine(ABC):
     def __init__(self, options: RunOptions) -> None:
         self.options = options
 
-    @property
-    @abstractmethod
+    @cached_property
     def jobs(self) -> int:
         """How many workers a job gets."""
+        return self.options.jobs or 1
 
     def warm_up(self, job: JobFolder, workers: int, site: Site) -> None:
         """Prepare workers for a job that will follow, or refuse to: it is called before anything is checked."""

@@ -22,14 +22,12 @@ from tta_bench.runs.resume import is_finished
 from tta_bench.runs.site import Site
 from tta_bench.runs.watcher import Watcher
 
-LOCAL = "local"
-
 
 class Fleet:
     """The workers of one command, on an engine."""
 
     def __init__(self, options: RunOptions, *, forks: bool = False) -> None:
-        self.name, _, address = (options.on or LOCAL).partition("=")
+        self.name, _, address = (options.on or "local").partition("=")
         cls = engine_class(self.name)
         given = {name: getattr(options, name) for name in ("gpus", "slurm", "gpus_per_cell")} | {"address": address}
         for name, value in given.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -63,7 +62,7 @@ class Job:
     warns: bool = False  # whether worker 0 first compares Source with its published row
 
     @property
-    def place(self) -> Site:
+    def at(self) -> Site:
         return Site(**self.site)
 
 
@@ -102,10 +101,6 @@ class JobFolder(JobFiles):
         """The jobs of a run folder, oldest first."""
         return [cls(store, path.parent.name) for path in sorted(store.jobs.glob("*/handle.json"))]
 
-    @property
-    def is_there(self) -> bool:
-        return self.job_file.exists()
-
     def read(self) -> Job:
         """UserError if there is no such job, or its file is damaged."""
         file = self.job_file
@@ -139,18 +134,6 @@ class JobFolder(JobFiles):
     def keep_handle(self, job: Job, handle: dict[str, Any]) -> None:
         content = {**handle, "engine": job.engine, "workers": job.workers}
         write_whole(self.handle_file, json.dumps(content).encode())
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether somebody has ended the job on purpose: its workers are not replaced."""
-        return self.cancelled_file.exists()
-
-    def note_cancelled(self) -> None:
-        self.cancelled_file.touch()
-
-    def remove(self) -> None:
-        """Delete the files of a job that no worker has seen."""
-        shutil.rmtree(self.path, ignore_errors=True)
 
     def last_lines(self, index: int) -> str:
         """The last lines of a worker's log, in one line."""

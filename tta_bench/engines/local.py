@@ -68,7 +68,7 @@ class Local(Engine):
         served, self._ready = self._ready[:workers], self._ready[workers:]
         self.close()
         try:
-            in_process = job.read().place.in_process if len(served) < workers else False
+            in_process = job.read().at.in_process if len(served) < workers else False
             for index in range(len(served), workers):
                 served.append(self._start(job, index, in_process=in_process))
         except BaseException:  # nobody would know of those that have a job already

@@ -36,7 +36,7 @@ def main(folder: str, name: str, index: int, supervisor: int, *, in_process: boo
     from tta_bench.runs import execute  # noqa: F401  # imports torch
 
     try:
-        while not job.is_there:
+        while not job.job_file.exists():
             if os.getppid() != supervisor:  # it has died before there was a job
                 return
             time.sleep(0.02)
@@ -62,7 +62,7 @@ def work(folder: JobFolder, index: int, workers: Workers | None = None) -> int:
         print(f"{line}: nothing to do", file=sys.stderr)
         return 0
     workers = workers or Workers()
-    if not job.place.in_process:
+    if not job.at.in_process:
         workers.warm_up()  # before threads start and labels are read
     sign = Sign(folder.life_file(index))
     try:
@@ -84,7 +84,7 @@ def _loop(job: Job, folder: JobFolder, index: int, workers: Workers, sign: Sign,
     from tta_bench.runs.execute import Cells
     from tta_bench.runs.source_check import warn
 
-    store, site = folder.store, job.place
+    store, site = folder.store, job.at
     binder, queue = Binder(site, workers), Queue(store, job.cells, site.device, job.retries)
     try:
         if job.warns and index == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 from tta_bench.engines.alive import Life
@@ -15,10 +14,6 @@ class Manual(Engine):
     """Writes a job and starts nothing: each worker is a `tta-bench work FOLDER JOB INDEX` of the user's."""
 
     starts_workers = False
-
-    @cached_property
-    def jobs(self) -> int:
-        return self.options.jobs or 1
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
         return {}

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, cast
 
 from tta_bench.engines.base import ENDED, RUNNING, UNKNOWN, WAITING, Engine, State
@@ -48,10 +47,6 @@ class Slurm(Engine):
         signal = self._given.get("signal", "B:")
         if "B" not in signal.partition(":")[0]:
             raise UserError(f"--slurm signal={signal}: write B:{signal}, the signal must reach the batch script")
-
-    @cached_property
-    def jobs(self) -> int:
-        return self.options.jobs or 1
 
     def submit(self, job: JobFolder, workers: int) -> dict[str, Any]:
         signal = f"B:USR1@{early(self._given.get('time', ''))}"

@@ -15,7 +15,6 @@ from tta_bench.engines.queue import Queue
 from tta_bench.errors import UserError
 from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
-from tta_bench.records.store import Store
 from tta_bench.runs.options import RunOptions
 
 
@@ -52,17 +51,12 @@ class JobStatus:
         return any(worker.state != ENDED for worker in self.workers)
 
 
-def statuses(store: Store) -> list[JobStatus]:
-    """The jobs of a folder, oldest first."""
-    return [status(job) for job in JobFolder.all(store)]
-
-
 def status(folder: JobFolder) -> JobStatus:
     job, engine = folder.read(), str(folder.handle["engine"])
     states = _states(folder, engine, job.workers)
     if len(states) != job.workers:
         raise UserError(f"{folder.path}: damaged, its files disagree on the number of workers: delete it")
-    queue = Queue(folder.store, job.cells, job.place.device)
+    queue = Queue(folder.store, job.cells, job.at.device)
     queue.look()
     specs = {digest: entry.spec for digest, entry in queue.left.items()}
     workers = []
@@ -89,7 +83,7 @@ def _reason(life: Life, state: State) -> str:
 def cancel(folder: JobFolder) -> None:
     """End a job's workers; a supervisor that follows them does not replace them."""
     with suppress(OSError):  # a folder of somebody else
-        folder.note_cancelled()
+        folder.cancelled_file.touch()
     engine_class(str(folder.handle["engine"]))(RunOptions()).cancel(folder)
     Queue(folder.store, folder.read().cells, "auto").forget_tries()
 

@@ -6,6 +6,7 @@ often each cell was tried.
 
 from __future__ import annotations
 
+import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -102,7 +103,7 @@ class Supervisor:
         try:
             job.keep_handle(content, self.engine.submit(job, workers))
         except BaseException:  # a worker that has started in spite of it finds no job, and ends
-            job.remove()
+            shutil.rmtree(job.path, ignore_errors=True)
             raise
         self._submitted.append(job)
         self._watch(job, workers)
@@ -112,7 +113,7 @@ class Supervisor:
     def _attach(self) -> None:
         """Follow the workers of an earlier supervisor that still run."""
         for job in JobFolder.all(self.queue.store):
-            is_ours = job.handle["engine"] == self.job.engine and not job.is_cancelled
+            is_ours = job.handle["engine"] == self.job.engine and not job.cancelled_file.exists()
             if is_ours and any(state.word != ENDED for state in self.engine.state(job)):
                 self._watch(job, job.handle["workers"])
         if self.workers:
@@ -172,7 +173,7 @@ class Supervisor:
         life = worker.life
         if life.exit == FINISHED:
             return
-        if worker.job.is_cancelled:
+        if worker.job.cancelled_file.exists():  # ended on purpose: not replaced
             raise Cancelled("cancelled with `tta-bench status --cancel`")
         if life.exit.startswith(REFUSED):
             self._refusals += 1
@@ -200,7 +201,8 @@ class Supervisor:
         alive = sum(not worker.is_over for worker in self.workers)
         missing = self.engine.jobs - alive - self._refusals
         free = self._free(missing) if missing > 0 else 0
-        if free and not self._is_hopeless():
+        most = (self.queue.retries + 1) * self.engine.jobs  # so many have started since a cell was finished: no use
+        if free and self.engine.starts_workers and self._started < most:
             self._start(free)
         elif not alive and (free or missing <= 0):
             return False
@@ -226,10 +228,6 @@ class Supervisor:
                 self.queue.drop(entry)
                 self._started = 0
         return sum(digest in self.queue.left for digest in found)
-
-    def _is_hopeless(self) -> bool:
-        """Whether new workers would be no use: none of the last ones has finished a cell."""
-        return not self.engine.starts_workers or self._started >= (self.queue.retries + 1) * self.engine.jobs
 
     def _start(self, workers: int) -> None:
         """Submit a job. A scheduler that refuses replacements may be down or full: it is asked again for a while."""

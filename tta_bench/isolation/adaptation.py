@@ -111,7 +111,7 @@ class Pass:
 
     def answer(self, batch: Tensor) -> Answer:
         """Answer one batch on the device, and adapt to it; `counted` must be open."""
-        if self.session.setup.resets_before(len(self._laps)):  # not timed
+        if self._stream_resets(len(self._laps)):  # not timed
             self._resets = self.own_resets
             self.session.method.reset()
         freeze = self.session.setup.running.freeze_after
@@ -129,6 +129,11 @@ class Pass:
         self.start.keep(batch, found)
         self._last = batch
         return found
+
+    def _stream_resets(self, batch: int) -> bool:
+        """Whether the stream resets the method before this batch."""
+        setup, every = self.session.setup, self.session.setup.running.reset_every
+        return batch in setup.resets or (every > 0 and batch > 0 and batch % every == 0)
 
     @property
     def own_resets(self) -> int:

@@ -42,11 +42,6 @@ class Setup(Asked):
     probes: tuple[int, ...] = ()  # batches that are only predicted
     resets: tuple[int, ...] = ()  # batches before which the method is reset, beside those of `running`
 
-    def resets_before(self, batch: int) -> bool:
-        """Whether the stream resets the method before this batch."""
-        every = self.running.reset_every
-        return batch in self.resets or (every > 0 and batch > 0 and batch % every == 0)
-
 
 def start(setup: Setup) -> None:
     """Make the device ready for a method, and the way in which it computes."""

@@ -175,7 +175,11 @@ class Binder:
         name, dataset = self._model_name(spec), self.dataset(spec)
         if spec.paper:
             models.refuse_ambiguous(name)
-        model = self._load(name)
+        if name not in self._models:
+            while len(self._models) >= KEPT_MODELS:
+                del self._models[next(iter(self._models))]
+            self._models[name] = models.load(name)
+        model = self._models[name]
         if model.num_classes != dataset.model_classes:
             raise UserError(
                 f"model '{model.name}' has {model.num_classes} classes, "
@@ -188,13 +192,6 @@ class Binder:
         names = {model_name(spec, task, dataset) for task in protocol(spec).tasks_of(spec.tasks)}
         refuse_many_models(spec, names)
         return next(iter(names))
-
-    def _load(self, name: str) -> SourceModel:
-        if name not in self._models:
-            while len(self._models) >= KEPT_MODELS:
-                del self._models[next(iter(self._models))]
-            self._models[name] = models.load(name)
-        return self._models[name]
 
     def stream(self, spec: CellSpec, on_cache: OnCache = ignore) -> Stream:
         return make_stream(protocol(spec), spec.suite, spec.seed, self.parts(spec, on_cache), spec.limit)

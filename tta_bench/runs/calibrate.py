@@ -17,15 +17,13 @@ from tta_bench.runs.bind import Binder
 from tta_bench.streams.ccc.images import ChangingImages, clean_images
 from tta_bench.streams.ccc.walk import SEVERITIES, Calibration, Point
 
-OnMeasured = Callable[[str], None]  # corruption
 
-
-def calibrate(spec: CellSpec, binder: Binder, images: int, on_measured: OnMeasured) -> Calibration:
+def calibrate(spec: CellSpec, binder: Binder, images: int, on_measured: Callable[[str], None]) -> Calibration:
     """The accuracy of a spec's model on a sample of the clean images, corrupted; the same sample everywhere."""
     native, model = binder.dataset(spec), binder.model(spec)
     clean = clean_images(native, spec.tasks[0])
     rows = np.sort(permutation(len(clean.ids), "calibration")[:images])
-    session = Adapter(binder.setup(spec), shares_weights=True)
+    adapter = Adapter(binder.setup(spec), shares_weights=True)
     view = binder.sized(spec).transform
 
     def accuracy(corruption: str, severity: float) -> float:
@@ -33,7 +31,7 @@ def calibrate(spec: CellSpec, binder: Binder, images: int, on_measured: OnMeasur
         shown = ChangingImages(clean, rows, [point], np.zeros(len(rows), np.int64), view)
         order = np.split(np.arange(len(rows)), range(spec.batch_size, len(rows), spec.batch_size))
         with torch.no_grad(), closing(read(shown, order, binder.device, binder.site.readers)) as batches:
-            found = torch.cat([session.model(batch).argmax(1).cpu() for batch in batches])
+            found = torch.cat([adapter.model(batch).argmax(1).cpu() for batch in batches])
         return float((found.numpy() == shown.labels).mean())
 
     known = [name for name in (*CORRUPTIONS, *HELD_OUT) if name in native.tasks()]

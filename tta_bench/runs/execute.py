@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tta_bench.errors import CellFailed, RunStopped, UserError, reason
 from tta_bench.files import now
-from tta_bench.isolation.host import OnBatch, Work, ignore, run_cell
+from tta_bench.isolation.host import OnBatch, Work, adapt_here, ignore, run_cell
 from tta_bench.isolation.pool import PATIENCE, WorkerDied
 from tta_bench.isolation.prepared import Prepared
 from tta_bench.measure import environment
@@ -28,7 +28,7 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.alarms import Alarms
-from tta_bench.runs.bind import Binder, shared_binder
+from tta_bench.runs.bind import Binder
 from tta_bench.runs.key_cache import KeyCache
 from tta_bench.runs.resume import damage, is_finished
 from tta_bench.runs.site import Site
@@ -36,11 +36,6 @@ from tta_bench.runs.watcher import Watcher
 
 LEAST_LIMIT = 600.0  # seconds that every cell may take by default
 POLL = 0.5  # seconds between checks of cells that other processes run
-
-
-def run_spec(spec: CellSpec, site: Site, folder: Path, watcher: Watcher | None = None) -> Record | None:
-    """Find a cell in a folder, or run it and save it; None while another process runs it."""
-    return Cells(shared_binder(site), Store.open(folder), watcher or Watcher()).find_or_run(spec)
 
 
 def run_left(specs: Sequence[CellSpec], binder: Binder, store: Store, watcher: Watcher) -> dict[str, Record]:
@@ -171,20 +166,15 @@ def run_at(
 
     A class that exists in this process only, as one from a notebook, runs here.
     """
-    if binder.site.in_process or work.setup.method in installed().given:
-        return _noting(HERE, run_cell(work, on_batch))
+    is_here = binder.site.in_process or work.setup.method in installed().given
     # A limit that was asked for holds for each batch, too; a batch may always take its share of the cell's limit.
     batches = max(1, math.ceil(len(work.stream.order) / work.setup.batch_size))
     patience = max(PATIENCE, binder.site.time_limit or 0, (time_limit or 0) / batches)
-    adapt = partial(binder.workers.adapt, time_limit=time_limit, patience=patience)
+    adapt = adapt_here if is_here else partial(binder.workers.adapt, time_limit=time_limit, patience=patience)
     try:
-        return _noting(WORKER, run_cell(work, on_batch, adapt))
+        record, predictions = run_cell(work, on_batch, adapt)
     except WorkerDied:  # once may be the machine's fault: another program took the memory
-        return _noting(WORKER, run_cell(work, on_batch, adapt))
-
-
-def _noting(process: str, ran: tuple[Record, Predictions]) -> tuple[Record, Predictions]:
-    """Note in a record which process adapted: only a worker has no labels."""
-    record, predictions = ran
+        record, predictions = run_cell(work, on_batch, adapt)
+    process = HERE if is_here else WORKER  # noted in the record: only a worker has no labels
     measured = replace(record.measured, environment={**record.measured.environment, "process": process})
     return replace(record, measured=measured), predictions

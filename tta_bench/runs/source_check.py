@@ -41,16 +41,19 @@ def suspicions(specs: Sequence[CellSpec], binder: Binder, watcher: Watcher | Non
     classes or a low severity. A stream that a limit cut short can raise a warning, but not clear one. If Source fails,
     the watcher hears of it, and nothing is found.
     """
+    first: dict[str, CellSpec] = {}  # of each model
+    for spec in specs:
+        if spec.paper or _published(spec):
+            first.setdefault(binder.model(spec).weights_hash, spec)
     found = {}
-    comparable = [spec for spec in specs if spec.paper or _published(spec)]
-    for spec in first_of_each_model(comparable, binder):
+    for weights, spec in first.items():
         try:
             warning = (_by_paper if spec.paper else _by_clean_images)(spec, binder, (watcher or Watcher()).on_cache)
         except CellFailed as error:
             (watcher or Watcher()).on_warning(f"Source was not compared with what is published, it failed: {error}")
             continue
         if warning or (warning is not None and not binder.stream(spec).is_part):
-            found[binder.model(spec).weights_hash] = warning
+            found[weights] = warning
     return found
 
 
@@ -88,14 +91,6 @@ def _by_clean_images(spec: CellSpec, binder: Binder, on_cache: OnCache) -> str |
 
 def _published(spec: CellSpec) -> list[PublishedModel]:
     return published.rows(spec.model, str(spec.data["kind"]))
-
-
-def first_of_each_model(specs: Sequence[CellSpec], binder: Binder) -> list[CellSpec]:
-    """The first spec of each model."""
-    first: dict[str, CellSpec] = {}
-    for spec in specs:
-        first.setdefault(binder.model(spec).weights_hash, spec)
-    return list(first.values())
 
 
 def _source_work(spec: CellSpec, binder: Binder, on_cache: OnCache) -> Work:

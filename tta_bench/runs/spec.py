@@ -8,7 +8,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tta_bench import registry, settings
-from tta_bench.checked import validate
 from tta_bench.checked.options import part
 from tta_bench.errors import UserError, did_you_mean
 from tta_bench.models.names import findable
@@ -17,17 +16,10 @@ from tta_bench.records.live import BACKWARD, COUNTS, Live
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs import clock, tuned
 from tta_bench.runs.options import RunOptions
-from tta_bench.streams.scenarios import protocol, scenario_of
+from tta_bench.streams.scenarios import scenario_of
 from tta_bench.suites.suite import CHOICES, Suite, load
 
 BY_TASK = "by-task"  # a suite's model if each task has its own source model
-
-
-def read_spec(content: object, where: str = "request") -> CellSpec:
-    """Read what `CellSpec.to_json` wrote; UserError with the place of anything wrong."""
-    spec = validate.read(CellSpec, content, where)
-    protocol(spec)
-    return spec
 
 
 def requested(options: RunOptions) -> tuple[Suite, list[CellSpec], dict[str, str]]:

@@ -25,6 +25,7 @@ from tta_bench.notes import warning
 from tta_bench.suites.suite import Suite
 
 ACCURACY = "accuracy"
+CONDITIONS = ("suite", "data", "tasks", "seeds", "model", "limit", "criterion")  # fields that say how was searched
 HEAD = "# Written by `tta-bench tune`; `tta-bench run --settings FILE` uses these settings and reports say so.\n"
 
 
@@ -56,7 +57,7 @@ class Tuned:
     @property
     def conditions(self) -> tuple[object, ...]:
         """What two searches must share for their trials to be compared."""
-        return self.suite, self.data, self.tasks, self.seeds, self.model, self.limit, self.criterion
+        return tuple(getattr(self, name) for name in CONDITIONS)
 
     def sentence(self, label: str, suite: Suite, tasks: Sequence[str]) -> str:
         """How a table says where a row's settings come from."""
@@ -123,16 +124,11 @@ def add(file: Path, method: str, found: Tuned) -> Tuned:
         if before is not None and before.conditions == found.conditions:
             new = [trial.settings for trial in found.tried]
             older = [trial for trial in before.tried if trial.settings not in new]
-            found = choose([*found.tried, *older], **_conditions(found))
+            found = choose([*found.tried, *older], **{n: getattr(found, n) for n in (*CONDITIONS, "by_hand")})
         content = {name: _plain(entry) for name, entry in {**known, method: found}.items()}
         text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110)
         write_whole(file, (HEAD + text).encode())
     return found
-
-
-def _conditions(found: Tuned) -> dict[str, Any]:
-    names = ("suite", "data", "tasks", "seeds", "model", "limit", "criterion", "by_hand")
-    return {name: getattr(found, name) for name in names}
 
 
 def _plain(found: Tuned) -> dict[str, Any]:

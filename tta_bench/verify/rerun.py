@@ -19,8 +19,9 @@ from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.runs.bind import shared_binder
-from tta_bench.runs.execute import run_spec
+from tta_bench.runs.execute import Cells
 from tta_bench.runs.site import Site
+from tta_bench.runs.watcher import Watcher
 from tta_bench.verify import rounding
 from tta_bench.verify.findings import Audit
 from tta_bench.verify.folders import Found
@@ -51,7 +52,7 @@ def _again(record: Record, store: Store, site: Site, audit: Audit, where: str) -
     own = replace(site, device=record.cell.found.device) if site.device == "auto" else site
     with tempfile.TemporaryDirectory(prefix="tta-bench-verify-") as folder, _threads(record, own):
         here = Store.create(Path(folder) / "run", record.cell.spec.suite)
-        again = run_spec(record.cell.spec, own, here.folder)
+        again = Cells(shared_binder(own), here, Watcher()).find_or_run(record.cell.spec)
         if again is None:
             raise UserError("another process holds this cell")
         if again.status != "done":

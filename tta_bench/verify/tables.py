@@ -103,8 +103,9 @@ class Tables:
         return {*self._texts, "compare.csv"}
 
     def has(self, name: str, content: str) -> bool:
-        """Whether a file has the content of one of these tables."""
-        return content in self._texts.get(name, ()) or (name == "compare.csv" and self._has_difference(content))
+        """Whether a file has the content of one of these tables; `run` orders rows by its own command."""
+        same = any(_unordered(content) == _unordered(text) for text in self._texts.get(name, ()))
+        return same or (name == "compare.csv" and self._has_difference(content))
 
     def _has_difference(self, content: str) -> bool:
         """Whether a compare.csv is what `compare` gives for the two rows that its head names."""
@@ -117,6 +118,12 @@ class Tables:
             if csv_text(differences.table(found, comparison.suite)) == content:
                 return True
         return False
+
+
+def _unordered(text: str) -> tuple[str, list[str]]:
+    """The head of a table, and its rows in one order: each names what it is about."""
+    head, *rows = text.splitlines() or [""]
+    return head, sorted(rows)
 
 
 Lines = Sequence[Mapping[str, str]]
