@@ -88,7 +88,7 @@ def test_ctrl_c_says_what_is_kept(cli: Cli, small_suite: Path, tmp_path: Path, m
     command = ("run", "--suite", small_suite, "--limit", 32, "--out", tmp_path / "run")
     real = bench.run_cell
 
-    def interrupted(work: bench.Work, on_batch: object) -> object:
+    def interrupted(work: bench.Work, on_batch: object, adapt: object) -> object:
         if work.cell.name == "brightness":
             raise KeyboardInterrupt
         return real(work)
@@ -133,7 +133,7 @@ def test_a_scheduler_that_ends_the_job_loses_nothing(tmp_path: Path) -> None:
 def test_a_failed_cell_shows_in_report_and_status(
     cli: Cli, small_suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(work: bench.Work, on_batch: object) -> object:
+    def breaks(work: bench.Work, on_batch: object, adapt: object) -> object:
         raise ValueError("no luck")
 
     monkeypatch.setattr(bench, "run_cell", breaks)
