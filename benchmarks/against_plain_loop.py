@@ -15,6 +15,7 @@ import argparse
 import compileall
 import os
 import resource
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -199,8 +200,16 @@ def line(title: str, case: Case, cpu: float, memory: float, pairs: list[tuple[Co
 
 
 def two_jobs(root: Path) -> tuple[float, float, str]:
-    """Ratios of CPU time and of wall time, two jobs to one, and a line of the table."""
+    """Ratios of CPU time and of wall time, two jobs to one, and a line of the table.
+
+    The line also has these ratios for two plain loops, a task each, side by side: what the machine's cores allow.
+    """
     one, two = measure(command(root, JOBS)), measure(command(root, JOBS, "--jobs", "2"))
+    tasks = [loop(root, replace(JOBS, tasks=task)) for task in JOBS.tasks.split(",")]
+    loops = (
+        measure(loop(root, JOBS)),
+        measure(["sh", "-c", f"{shlex.join(tasks[0])} & {shlex.join(tasks[1])} && wait $!"]),
+    )
     cpu, wall = two.cpu / one.cpu, two.wall / one.wall
     sizes = [cost.memory / 2**20 for cost in (two, one)]
     return (
@@ -208,7 +217,8 @@ def two_jobs(root: Path) -> tuple[float, float, str]:
         wall,
         (
             f"| two jobs / one: {two.cpu:.1f} s / {one.cpu:.1f} s of CPU time = **{cpu:.2f}** (goal {JOBS.cpu:.2f}) "
-            f"| wall **{wall:.2f}** (goal {LONGEST_WALL:.2f}) | {sizes[0]:.0f} MB / {sizes[1]:.0f} MB |"
+            f"| wall **{wall:.2f}** (goal {LONGEST_WALL:.2f}) | {sizes[0]:.0f} MB / {sizes[1]:.0f} MB "
+            f"| two loops / one: CPU time {loops[1].cpu / loops[0].cpu:.2f}, wall {loops[1].wall / loops[0].wall:.2f} |"
         ),
     )
 
