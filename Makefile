@@ -237,19 +237,25 @@ photos-resnet20-results: $(READY) ## make results/cifar10-c-5-resnet20 from what
 # The study of streams on photographs: every method with one seed.
 STREAMS_ALL := source,bn-test,tent,eata,sar,rotta,roid,lame,t3a,bn-alpha,note,eta,rdumb,deyo,cmf,sotta,cfa,tent-come,eata-come,sar-come,shot-im,tribe,rmt,cotta,adacontrast
 ON_STREAMS := --suite cifar10-c-streams $(ON_RESNET)
-SHORT_STREAMS := continual correlated mixed-correlated
+PHOTO_STREAMS := continual correlated mixed-correlated petta-20
+REMEMBER := continual+remember:256
+KEPT_STREAMS := $(RUNS)/cifar10-c-streams
+MADE_STREAMS := results/cifar10-c-streams
 
-photos-streams: photos-data ## make results/cifar10-c-streams: 25 methods on photographs under shuffled and correlated labels
-	for s in $(SHORT_STREAMS); do \
-		$(PHOTO_RUN) $(ON_STREAMS) --scenario $$s --methods $(STREAMS_ALL) --out $(RUNS)/cifar10-c-streams/$$s || exit; done
+photos-streams: photos-data ## make results/cifar10-c-streams: 25 methods on photographs under shuffled, correlated and recurring labels
+	for s in $(PHOTO_STREAMS) $(REMEMBER); do \
+		$(PHOTO_RUN) $(ON_STREAMS) --scenario $$s --methods $(STREAMS_ALL) --out $(KEPT_STREAMS)/$$(echo $$s | tr : -) || exit; done
 	$(MAKE) photos-streams-results
 
 photos-streams-results: $(READY) ## make results/cifar10-c-streams from what has run
-	for s in $(SHORT_STREAMS); do \
-		$(BIN)/tta-bench report $(RUNS)/cifar10-c-streams/$$s --format md,csv --out results/cifar10-c-streams/$$s || exit; \
-		for row in bn-test tent eata sar rotta roid lame adacontrast; do $(BIN)/tta-bench compare $(RUNS)/cifar10-c-streams/$$s \
-			--a source --b $$row --out results/cifar10-c-streams/$$s/compare/$$row || exit; done; done
-	$(BIN)/python -m benchmarks.streams_table results/cifar10-c-streams $(SHORT_STREAMS)
+	for s in $(PHOTO_STREAMS) $(subst :,-,$(REMEMBER)); do \
+		$(BIN)/tta-bench report $(KEPT_STREAMS)/$$s --format md,csv --out $(MADE_STREAMS)/$$s || exit; done
+	for s in $(PHOTO_STREAMS); do \
+		for row in bn-test tent eata sar rotta roid lame adacontrast; do $(BIN)/tta-bench compare $(KEPT_STREAMS)/$$s \
+			--a source --b $$row --out $(MADE_STREAMS)/$$s/compare/$$row || exit; done; done
+	$(BIN)/tta-bench figure $(KEPT_STREAMS)/petta-20 visits --out $(MADE_STREAMS)/visits.png
+	$(BIN)/tta-bench figure $(KEPT_STREAMS)/$(subst :,-,$(REMEMBER)) forgetting --out $(MADE_STREAMS)/probe.png
+	$(BIN)/python -m benchmarks.streams_table $(MADE_STREAMS) $(PHOTO_STREAMS)
 
 # Two processes share the folder: twice as fast on two cores.
 SHARED := OMP_NUM_THREADS=1 $(BIN)/tta-bench run --suite digit-pairs-c-5 --out $(RUNS)/digit-pairs-c-5
