@@ -199,27 +199,30 @@ def line(title: str, case: Case, cpu: float, memory: float, pairs: list[tuple[Co
     )
 
 
-def two_jobs(root: Path) -> tuple[float, float, str]:
-    """Ratios of CPU time and of wall time, two jobs to one, and a line of the table.
+@dataclass(frozen=True)
+class Ratios:
+    """What two processes at a time take, as multiples of one after the other."""
 
-    The line also has these ratios for two plain loops, a task each, side by side: what the machine's cores allow.
+    cpu: float
+    wall: float
+
+
+def two_jobs(root: Path) -> tuple[Ratios, Ratios, str]:
+    """Two jobs to one, the same for two plain loops with a task each, and a line of the table.
+
+    The loops say what the machine allows: where two cores share a cache or are threads of one, both cost more at once.
     """
+    tasks = [shlex.join(loop(root, replace(JOBS, tasks=task))) for task in JOBS.tasks.split(",")]
     one, two = measure(command(root, JOBS)), measure(command(root, JOBS, "--jobs", "2"))
-    tasks = [loop(root, replace(JOBS, tasks=task)) for task in JOBS.tasks.split(",")]
-    loops = (
-        measure(loop(root, JOBS)),
-        measure(["sh", "-c", f"{shlex.join(tasks[0])} & {shlex.join(tasks[1])} && wait $!"]),
-    )
-    cpu, wall = two.cpu / one.cpu, two.wall / one.wall
+    alone, both = measure(loop(root, JOBS)), measure(["sh", "-c", f"{tasks[0]} & {tasks[1]} && wait $!"])
+    ours, loops = Ratios(two.cpu / one.cpu, two.wall / one.wall), Ratios(both.cpu / alone.cpu, both.wall / alone.wall)
     sizes = [cost.memory / 2**20 for cost in (two, one)]
     return (
-        cpu,
-        wall,
-        (
-            f"| two jobs / one: {two.cpu:.1f} s / {one.cpu:.1f} s of CPU time = **{cpu:.2f}** (goal {JOBS.cpu:.2f}) "
-            f"| wall **{wall:.2f}** (goal {LONGEST_WALL:.2f}) | {sizes[0]:.0f} MB / {sizes[1]:.0f} MB "
-            f"| two loops / one: CPU time {loops[1].cpu / loops[0].cpu:.2f}, wall {loops[1].wall / loops[0].wall:.2f} |"
-        ),
+        ours,
+        loops,
+        f"| two jobs / one: {two.cpu:.1f} s / {one.cpu:.1f} s of CPU time = **{ours.cpu:.2f}** (goal {JOBS.cpu:.2f}) "
+        f"| wall **{ours.wall:.2f}** (goal {LONGEST_WALL:.2f}) | {sizes[0]:.0f} MB / {sizes[1]:.0f} MB "
+        f"| two loops / one: CPU time {loops.cpu:.2f}, wall {loops.wall:.2f} |",
     )
 
 

@@ -42,11 +42,11 @@ def test_a_run_costs_little_more_than_a_plain_loop(root: Path, title: str) -> No
     assert memory <= case.memory + NOISE
 
 
-def test_two_jobs_cost_little_more_cpu_time_than_one(root: Path) -> None:
-    cpu, wall, found = two_jobs(root)
+def test_two_jobs_cost_little_more_than_one_or_than_two_loops(root: Path) -> None:
+    ours, loops, found = two_jobs(root)
     print("\n" + found, flush=True)
-    assert cpu <= JOBS.cpu + NOISE
-    assert wall <= LONGEST_WALL + NOISE
+    assert ours.cpu <= max(JOBS.cpu, loops.cpu) + NOISE
+    assert ours.wall <= max(LONGEST_WALL, loops.wall) + NOISE
 
 
 def test_a_finished_run_takes_a_second(root: Path) -> None:
