@@ -237,14 +237,21 @@ photos-resnet20-results: $(READY) ## make results/cifar10-c-5-resnet20 from what
 # The study of streams on photographs: every method with one seed.
 STREAMS_ALL := source,bn-test,tent,eata,sar,rotta,roid,lame,t3a,bn-alpha,note,eta,rdumb,deyo,cmf,sotta,cfa,tent-come,eata-come,sar-come,shot-im,tribe,rmt,cotta,adacontrast
 ON_STREAMS := --suite cifar10-c-streams $(ON_RESNET)
-PHOTO_STREAMS := continual correlated mixed-correlated petta-20
+SHORT_STREAMS := continual correlated mixed-correlated
+PHOTO_STREAMS := $(SHORT_STREAMS) petta-20
 REMEMBER := continual+remember:256
 KEPT_STREAMS := $(RUNS)/cifar10-c-streams
 MADE_STREAMS := results/cifar10-c-streams
+# The same suite with fewer images per visit: there are 20.
+RECURRING := $(KEPT_STREAMS)/recurring.yaml
 
 photos-streams: photos-data ## make results/cifar10-c-streams: 25 methods on photographs under shuffled, correlated and recurring labels
-	for s in $(PHOTO_STREAMS) $(REMEMBER); do \
+	mkdir -p $(KEPT_STREAMS)
+	$(BIN)/tta-bench suite copy cifar10-c-streams \
+		| sed 's/^name: .*/name: cifar10-c-recurring/; s/images: 1000/images: 400/' > $(RECURRING)
+	for s in $(SHORT_STREAMS) $(REMEMBER); do \
 		$(PHOTO_RUN) $(ON_STREAMS) --scenario $$s --methods $(STREAMS_ALL) --out $(KEPT_STREAMS)/$$(echo $$s | tr : -) || exit; done
+	$(PHOTO_RUN) --suite $(RECURRING) $(ON_RESNET) --scenario petta-20 --methods $(STREAMS_ALL) --out $(KEPT_STREAMS)/petta-20
 	$(MAKE) photos-streams-results
 
 photos-streams-results: $(READY) ## make results/cifar10-c-streams from what has run
