@@ -132,7 +132,7 @@ def command(root: Path, case: Case, *more: str) -> list[str]:
 def measure(words: Sequence[str], folder: str | None = None) -> Cost:
     """Run a command, in a new folder unless one is given, and measure it and its descendants."""
     with tempfile.TemporaryDirectory() as new, tempfile.TemporaryFile("w+") as log:
-        before, began, peak = _children_seconds(), time.perf_counter(), 0
+        before, began, peak = children_seconds(), time.perf_counter(), 0
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
         process = subprocess.Popen(
             words,
@@ -143,22 +143,23 @@ def measure(words: Sequence[str], folder: str | None = None) -> Cost:
             start_new_session=True,  # workers have sessions of their own: Linux shares a busy CPU between sessions
         )
         while process.returncode is None:
-            peak = max(peak, sum(map(_pss, _family(process.pid))))
+            peak = max(peak, sum(map(_pss, family(process.pid))))
             with suppress(subprocess.TimeoutExpired):
                 process.wait(EVERY)
-        wall, cpu = time.perf_counter() - began, _children_seconds() - before
+        wall, cpu = time.perf_counter() - began, children_seconds() - before
         log.seek(0)
         if process.returncode:
             raise RuntimeError(f"{words} failed:\n{log.read()[-2000:]}")
     return Cost(cpu, wall, peak)
 
 
-def _children_seconds() -> float:
+def children_seconds() -> float:
+    """CPU time of all processes that this one has waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)  # their own children included, since they wait for them
     return used.ru_utime + used.ru_stime
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
     """A process and its descendants."""
     found = [pid]
     for parent in found:  # grows meanwhile
