@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -58,6 +59,7 @@ class Scene:
             text=True,
             env=environment,
             start_new_session=True,
+            preexec_fn=_heed_signals,
         )
 
     def wrong(self, out: Path) -> list[str]:
@@ -67,6 +69,12 @@ class Scene:
         except UserError as error:
             return [str(error)]
         return [name for name, content in found.items() if self.expected.get(name) != content]
+
+
+def _heed_signals() -> None:
+    """Undo what nohup and background jobs of a shell leave to their processes: a command that ignores signals."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def predictions(out: Path) -> dict[str, bytes]:
