@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.folders import HALF, ORDER, save
@@ -148,13 +149,28 @@ def test_many_rows_are_named_at_the_ends_of_their_lines() -> None:
     assert all(frame.y0 - 10 <= box.y0 and box.y1 <= frame.y1 + 10 and box.x1 <= figure.bbox.x1 for box in boxes)
 
 
-def test_places_are_apart_and_near() -> None:
-    from tta_bench.figures import style
+def test_many_rows_of_visits_have_no_legend() -> None:
+    pytest.importorskip("matplotlib")
+    from tta_bench.figures import style, visits
 
-    assert style.apart([5.0, 1.0, 1.0, 9.0], 1.0, 0.0, 9.0) == [5.0, 0.5, 1.5, 9.0]
-    assert style.apart([0.0, 0.0, 0.0], 1.0, 0.0, 9.0) == [0.0, 1.0, 2.0]
-    assert style.apart([9.0, 9.0], 1.0, 0.0, 9.0) == [8.0, 9.0]
-    assert style.apart([], 1.0, 0.0, 9.0) == []
+    def drawn(rows: int) -> style.Figure:
+        lines = [visits.VisitLine(f"row{n}", n, np.array([20.0 + n, 20.0]), np.zeros(2)) for n in range(rows)]
+        with style.house_style():
+            return visits.draw(visits.Visits(tuple(lines), "visit", "error (%)", ()))
+
+    assert drawn(3).legends
+    assert not drawn(3).axes[0].texts
+    assert {text.get_text() for text in drawn(25).axes[0].texts} == {f"row{n}" for n in range(25)}
+    assert not drawn(25).legends
+
+
+def test_places_are_apart_and_near() -> None:
+    from tta_bench.figures import many
+
+    assert many.apart([5.0, 1.0, 1.0, 9.0], 1.0, 0.0, 9.0) == [5.0, 0.5, 1.5, 9.0]
+    assert many.apart([0.0, 0.0, 0.0], 1.0, 0.0, 9.0) == [0.0, 1.0, 2.0]
+    assert many.apart([9.0, 9.0], 1.0, 0.0, 9.0) == [8.0, 9.0]
+    assert many.apart([], 1.0, 0.0, 9.0) == []
 
 
 def test_a_figure_needs_two_values(run: Path) -> None:

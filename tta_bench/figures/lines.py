@@ -6,16 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tta_bench.errors import UserError, require_known
-from tta_bench.figures import style
+from tta_bench.figures import many, style
 from tta_bench.records.store import Store
 from tta_bench.report import sweep
 from tta_bench.report.choose import Filter
 from tta_bench.report.tables import is_live
-
-MOST_IN_LEGEND = 9
 
 
 @dataclass(frozen=True)
@@ -69,17 +66,16 @@ def at_speeds(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter]
 
 
 def draw(found: Chart) -> style.Figure:
-    """All rows. Too many for a legend are named at the ends of their lines, and most lines are thin."""
-    many = len(found.lines) > MOST_IN_LEGEND
-    width, height = (style.TEXT, 5.2) if many else (style.COLUMN, 3.6)
+    lines = [many.Line(line.label, line.number, line.accuracy) for line in found.lines]
+    is_many = many.is_many(lines)
+    width, height = (style.TEXT, 5.2) if is_many else (style.COLUMN, 3.6)
     figure = style.new_figure(width, height if found.is_live else 0.72 * height)
-    parts = figure.subplots(
-        2 if found.is_live else 1, sharex=True, squeeze=False, height_ratios=(3 if many else 2, 1)[: 1 + found.is_live]
-    )
+    ratios = (3 if is_many else 2, 1)[: 1 + found.is_live]
+    parts = figure.subplots(len(ratios), sharex=True, squeeze=False, height_ratios=ratios)
     top: style.Axes = parts[0, 0]
-    looks = _looks(found.lines) if many else [style.look(line.number)._asdict() for line in found.lines]
+    looks = many.looks(lines)
     for line, look in zip(found.lines, looks, strict=True):
-        spread = line.spread if any(line.spread) and "zorder" not in look else None
+        spread = line.spread if any(line.spread) and look is not many.FAINT else None
         top.errorbar(range(len(found.ticks)), line.accuracy, yerr=spread, **look, capsize=2, label=line.label)
         if found.is_live:
             parts[1, 0].plot(range(len(found.ticks)), line.seen, **look)
@@ -90,28 +86,5 @@ def draw(found: Chart) -> style.Figure:
         last.set(ylabel="batches seen (%)", ylim=(0, 105))
     last.set_xticks(range(len(found.ticks)), found.ticks)
     last.set_xlabel(found.axis)
-    if many:
-        ends = [(line.label, line.accuracy[-1], look["color"]) for line, look in zip(found.lines, looks, strict=True)]
-        style.label_ends(top, len(found.ticks) - 1, [end for end in ends if not math.isnan(end[1])])
-    else:
-        figure.legend(loc="outside upper center", ncols=3)
+    many.name(top, len(found.ticks) - 1, lines, looks)
     return figure
-
-
-def _looks(lines: Sequence[ChartLine]) -> list[dict[str, Any]]:
-    """Full looks for the first row, the best at each value and those that move most; thin grey lines for the rest."""
-    best = [max(column) for column in zip(*(line.accuracy for line in lines), strict=True)]
-
-    def weight(line: ChartLine) -> tuple[bool, bool, float]:
-        values = [value for value in line.accuracy if not math.isnan(value)] or [0.0]
-        leads = any(value == top for value, top in zip(line.accuracy, best, strict=True))
-        return line.number == lines[0].number, leads, max(values) - min(values)
-
-    chosen = sorted(lines, key=weight, reverse=True)[: len(style.COLOURS)]
-    full = [line.label for line in lines if line in chosen]
-    return [
-        style.look(full.index(line.label))._asdict()
-        if line.label in full
-        else {"color": "#999999", "linewidth": 0.7, "zorder": 1.5}
-        for line in lines
-    ]

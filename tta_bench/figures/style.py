@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tta_bench.errors import UserError
@@ -142,51 +141,6 @@ def label_points(
             if not box.count_overlaps(taken) and frame.x0 <= box.x0 and box.x1 <= frame.x1:
                 break
         taken.append(text.get_window_extent(renderer))
-
-
-def label_ends(axes: Axes, x: float, ends: Sequence[tuple[str, float, str]]) -> None:
-    """Write names, with their heights and colours, right of lines that end at x: apart, and joined to their lines."""
-    from matplotlib.transforms import offset_copy
-
-    figure: Any = axes.figure
-    figure.canvas.draw()  # fixes the layout, so that the height of a line of text is known
-    low, high = axes.get_ylim()
-    gap = 1.15 * POINTS / 72 * figure.dpi / axes.get_window_extent().height * (high - low)
-    places = apart([y for _, y, _ in ends], gap, low, high)
-    beside = offset_copy(axes.transData, fig=figure, x=28, units="points")
-    for (name, y, colour), place in zip(ends, places, strict=True):
-        axes.annotate(
-            name,
-            (x, y),
-            (x, place),
-            textcoords=beside,
-            va="center_baseline",
-            color="#555555" if colour == "#999999" else colour,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colour,
-                "linewidth": 0.5,
-                "shrinkA": 1,
-                "shrinkB": 4,
-                "relpos": (0, 0.5),
-            },
-            annotation_clip=False,
-        )
-
-
-def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places near these values that are at least `gap` apart, in the same order and, if there is room, in bounds."""
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    blocks: list[list[float]] = []  # of neighbours that touch, without their gaps
-    for rank, i in enumerate(order):
-        blocks.append([values[i] - rank * gap])
-        while len(blocks) > 1 and fmean(blocks[-2]) > fmean(blocks[-1]):
-            last = blocks.pop()
-            blocks[-1] += last
-    highest = max(low, high - (len(values) - 1) * gap)
-    free = [min(max(fmean(block), low), highest) for block in blocks for _ in block]
-    found = dict(zip(order, (place + rank * gap for rank, place in enumerate(free)), strict=True))
-    return [found[i] for i in range(len(values))]
 
 
 _SIDES = (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tta_bench.errors import UserError, require_known
-from tta_bench.figures import rows, style
+from tta_bench.figures import many, rows, style
 from tta_bench.records.store import Store
 from tta_bench.report import visits
 from tta_bench.report.choose import Filter
@@ -111,13 +111,14 @@ def _collapses(row: Row, source: Row | None, store: Store) -> list[str]:
 
 
 def draw(found: Visits) -> style.Figure:
-    figure = style.new_figure(style.COLUMN, 2.9)
-    axes = figure.subplots()
-    for line in found.lines:
-        places = range(1, len(line.mean) + 1)
-        spread = line.spread if line.spread.any() else None
-        axes.errorbar(places, line.mean, yerr=spread, **style.look(line.number)._asdict(), capsize=2, label=line.label)
+    lines = [many.Line(line.label, line.number, line.mean.tolist()) for line in found.lines]
+    figure = style.new_figure(*((style.TEXT, 4.2) if many.is_many(lines) else (style.COLUMN, 2.9)))
+    axes, looks = figure.subplots(), many.looks(lines, min if found.y.startswith("error") else max)
+    places = range(1, len(lines[0].values) + 1)
+    for line, look in zip(found.lines, looks, strict=True):
+        spread = line.spread if line.spread.any() and look is not many.FAINT else None
+        axes.errorbar(places, line.mean, yerr=spread, **look, capsize=2, label=line.label)
     axes.set(xlabel=found.x, ylabel=found.y)
     axes.locator_params(axis="x", integer=True)
-    figure.legend(loc="outside upper center", ncols=3)
+    many.name(axes, places[-1], lines, looks)
     return figure
