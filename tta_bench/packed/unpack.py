@@ -25,7 +25,7 @@ LONGEST_ENTRY = 400  # bytes of the index for one file
 LONG = 20  # bytes before the end, where a zip of more than 4 GiB has another record
 # Older packed runs have predictions as .npy files.
 NAMES = re.compile(
-    r"manifest\.json|commands/\w[\w.-]*\.json|warnings/[\w-]+\.txt|cells/\w[\w.-]*\.(json|npy|columns)"
+    r"manifest\.json|commands/\w[\w.-]*\.json|warnings/[\w-]+\.txt|cells/\w[\w.+-]*\.(json|npy|columns)"
     r"|streams/[0-9a-f]{64}\.columns"
 )
 AGAIN = "make it with `tta-bench pack`"
