@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,28 @@ import numpy as np
 import pytest
 
 from tests.support import boards
+from tests.support.archives import zipped
 from tests.support.boards import ENTRY, changed_run, refused, signed, submit, whole_record, whole_run
 from tests.support.cli import Cli
 from tests.support.records import changed, changed_cell, keep
 from tta_bench.board.check import check
 from tta_bench.board.review import Review
-from tta_bench.board.submission import FILE, RUN, Entry, Rerun, Retraction, read_board, read_entry, read_submission
+from tta_bench.board.site import build
+from tta_bench.board.submission import (
+    FILE,
+    RUN,
+    Entry,
+    Rerun,
+    Retraction,
+    read_board,
+    read_entry,
+    read_submission,
+    write_entry,
+)
 from tta_bench.checked import validate
 from tta_bench.errors import UserError
 from tta_bench.packed.pack import pack
+from tta_bench.published.__main__ import collect
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
@@ -241,3 +256,101 @@ def test_our_own_entries_pass_their_own_check(tmp_path: Path, monkeypatch: pytes
     before = (entry.folder / RUN).read_bytes()
     assert board_entries.main() == 0, "made again in place"
     assert (entry.folder / RUN).read_bytes() == before
+
+
+def test_an_entry_may_hold_several_rows_with_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import board_entries
+
+    theirs = three_rows(tmp_path / "run")
+    words = ["board_entries", str(theirs), str(tmp_path / "board"), "--holdout", boards.OTHER.name]
+    monkeypatch.setattr(
+        "sys.argv", [*words, "--together", "both", "--title", "Two methods", "--rows", "tent,eata,lost"]
+    )
+    assert board_entries.main() == 0
+    (entry,) = read_board(tmp_path / "board")
+    assert (entry.id, entry.entry.title) == ("both", "Two methods")
+    assert [record.label for record in entry.records][:3] == ["source", "tent", "eata"]
+    assert check(entry.folder)[0].accepted
+    built = build(tmp_path / "board", tmp_path / "site")
+    assert (built.submissions, built.suites) == (1, 1)
+    data = {path.name for path in (tmp_path / "site" / "data" / "two-digits").glob("row-*")}
+    assert data == {f"row-both--{row}.js" for row in ("source", "tent", "eata")}
+    records = collect(tmp_path / "board")["two-digits"]
+    assert len(lzma.decompress(records).split(b"\0")) == 3 * 2 * 3, "rows, tasks and seeds"
+
+
+def test_rows_without_all_tasks_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchmarks import board_entries
+
+    theirs = three_rows(tmp_path / "run")
+    for path in (theirs / "cells").glob("eata--contrast--seed1--*"):
+        path.unlink()
+    monkeypatch.setattr("sys.argv", ["board_entries", str(theirs), str(tmp_path / "board"), "--together", "both"])
+    assert board_entries.main() == 0
+    assert "left out: row eata lacks contrast with seed 1" in capsys.readouterr().err
+    (entry,) = read_board(tmp_path / "board")
+    assert {record.label for record in entry.records} == {"source", "tent"}
+
+
+def three_rows(folder: Path) -> Path:
+    """A run of Source, TENT and EATA."""
+    return whole_run(folder, ("source", "tent", "eata"))
+
+
+def test_new_takes_some_rows_and_always_source(cli: Cli, tmp_path: Path) -> None:
+    theirs = three_rows(tmp_path / "run")
+    assert cli("board", "new", theirs, "--out", tmp_path / "some", "--methods", "tent", "--seeds", "0,2")[0] == 0
+    records = read_submission(tmp_path / "some").records
+    assert {record.label for record in records} == {"source", "tent"}
+    assert {record.cell.spec.seed for record in records} == {0, 2}
+    status, _, err = cli("board", "new", theirs, "--out", tmp_path / "none", "--seeds", "7")
+    assert (status, "no record has one of the seeds 7" in err) == (2, True)
+
+
+def in_bf16(record: Record, predictions: Predictions) -> tuple[Record, Predictions]:
+    return signed(changed(record, amp="bf16"), predictions)
+
+
+def test_new_knows_the_division(cli: Cli, tmp_path: Path, board_run: Path) -> None:
+    half = changed_run(board_run, tmp_path / "half", in_bf16, every=True)
+    for run, division in ((board_run, "closed"), (half, "open")):
+        assert cli("board", "new", run, "--out", tmp_path / division)[0] == 0
+        assert read_entry(tmp_path / division / FILE).division == division
+
+
+def test_one_seed_suffices_where_it_shows_many_images(
+    board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "mine"
+    pack(board_run, folder / RUN, seeds=[0])
+    write_entry(ENTRY, folder / FILE)
+    refused(folder, "complete", "row mine lacks brightness with seed 1, brightness with seed 2")
+    images = sum(record.scores.samples for record in read_submission(folder).records if record.label == "mine")
+    monkeypatch.setattr("tta_bench.board.rows.MANY", images)
+    review, _ = check(folder)
+    assert review.accepted
+    assert "one seed only: source, mine" in review.notes
+    pack(short_run(board_run, tmp_path / "short"), folder / RUN, seeds=[0])
+    refused(folder, "complete", "row mine lacks contrast with seed 0")
+    assert not any("seed 1" in problem.text for problem in check(folder)[0].problems)
+    pack(board_run, folder / RUN, seeds=[0, 1])
+    refused(folder, "complete", "row mine lacks brightness with seed 2")
+
+
+def short_run(run: Path, out: Path) -> Path:
+    """A copy of a run that lacks a task of one row."""
+    shutil.copytree(run, out)
+    for path in (out / "cells").glob("mine--contrast--*"):
+        path.unlink()
+    return out
+
+
+def test_an_entry_with_predictions_as_npy_files_is_still_valid(good: Path, board_run: Path) -> None:
+    before = {"manifest.json": (board_run / "manifest.json").read_bytes()}
+    for place in ("commands", "cells"):
+        before |= {f"{place}/{path.name}": path.read_bytes() for path in sorted((board_run / place).iterdir())}
+    assert any(name.endswith(".npy") for name in before)
+    (good / RUN).write_bytes(zipped(before))
+    assert check(good)[0].accepted

@@ -96,7 +96,7 @@ def test_flipped_bits_in_the_zip_are_refused(good: Path) -> None:
 
 def test_swapped_predictions_are_refused(good: Path) -> None:
     files = members(good / RUN)
-    first, second = [name for name in files if name.startswith("cells/mine") and name.endswith(".npy")][:2]
+    first, second = [name for name in files if name.startswith("cells/mine") and name.endswith(".columns")][:2]
     files[first], files[second] = files[second], files[first]
     (good / RUN).write_bytes(zipped(files))
     refused(good, "files", "damaged, its digest differs")

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from tests.support.cli import Cli
+from tests.support.records import make_record
+from tta_bench.cli import options, tune
 from tta_bench.errors import UserError
 from tta_bench.records.store import Store
 from tta_bench.runs import tuned
@@ -141,6 +143,15 @@ def test_a_criterion_without_labels_decides_by_its_score(tmp_path: Path) -> None
     by_accuracy = choose(tried, **CONDITIONS)
     assert by_accuracy.settings == {"lr": 0.1}
     assert by_accuracy.conditions != found.conditions, "searches by another criterion are not joined"
+
+
+@pytest.mark.parametrize(("top1", "is_below"), [(125 / 128, False), (126 / 128, True)])
+def test_source_is_above_only_by_more_than_rounding(
+    capsys: pytest.CaptureFixture[str], top1: float, is_below: bool
+) -> None:
+    trial = Trial({"lr": 0.1}, round(100 * 125 / 128, 4))
+    tune._warn(choose([trial], **CONDITIONS), [make_record("source", top1)], options.console())
+    assert ("is below Source" in capsys.readouterr().out) == is_below
 
 
 @pytest.mark.slow

@@ -65,9 +65,11 @@ def test_an_option_of_the_command_line_is_the_only_value(tmp_path: Path) -> None
     [
         ("speed: [1, 2]", "unknown axis 'speed'"),
         ("stream_speed: [1]", "expected at least two different values"),
-        ("stream_speed: [-1, 1]", "-1 is no stream speed"),
-        ("batch_size: [0, 1]", "0 is no batch size"),
-        ("limit: [1.5, 2]", "1.5 is no limit"),
+        ("stream_speed: [-1, 1]", "expected a number of at least 0, got -1"),
+        ("batch_size: [0, 1]", "expected a whole number of at least 1, got 0"),
+        ("limit: [1.5, 2]", "expected a whole number of at least 1, got 1.5"),
+        ("dirichlet: [0, 1]", "dirichlet: expected a number above 0, got 0"),
+        ("recurring: [0, 2]", "recurring: expected a whole number of at least 1, got 0"),
         ("limit: [1, 2], severity: [1, 2]", "expected one axis"),
     ],
 )

@@ -9,8 +9,8 @@ import pytest
 
 import tta_bench
 from tests.support.cli import Cli
-from tests.support.folders import make_run
-from tests.support.records import make_failure
+from tests.support.folders import make_run, save
+from tests.support.records import make_failure, make_record
 from tests.support.servers import Website, serve
 from tta_bench.errors import UserError
 from tta_bench.packed.address import is_folder, run_folder
@@ -67,6 +67,14 @@ def test_some_rows_can_be_packed(run: Path, tmp_path: Path, cli: Cli) -> None:
     assert cli("pack", run, "--out", tmp_path / "some.zip", "--methods", "source")[0] == 0
     assert {record.label for record in Store.open(run_folder(tmp_path / "some.zip")).records()} == {"source"}
     assert "did you mean 'better'?" in cli("pack", run, "--out", tmp_path / "x.zip", "--methods", "bettr")[2]
+
+
+def test_composed_streams_can_be_packed(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", "s")
+    save(store, make_record("source", scenario="continual+recurring:2+dirichlet:0.1,slots=10", tasks=("fog", "snow")))
+    pack(store.folder, tmp_path / "run.zip")
+    (record,) = Store.open(run_folder(tmp_path / "run.zip")).records()
+    assert "continual+recurring-2+dirichlet-0.1-slots-10" in record.cell.slug
 
 
 def test_what_cannot_be_packed_is_one_line(run: Path, tmp_path: Path, cli: Cli) -> None:

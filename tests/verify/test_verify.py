@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support.checkout import ROOT
@@ -25,7 +26,7 @@ from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.suites import suite as suites
 from tta_bench.verify import reference
-from tta_bench.verify.findings import CHECKS
+from tta_bench.verify.findings import CHECKS, Audit
 from tta_bench.verify.folders import verify
 
 WITHOUT_DATA = {"files", "scores", "counts", "once", "suites", "weights", "orders", "labels", "images"}
@@ -320,3 +321,28 @@ def test_cells_that_run_again_agree_bit_for_bit_or_are_found(tmp_path: Path, cli
 
 def test_every_check_has_a_promise() -> None:
     assert WITHOUT_DATA | {"source", "tables", "apart", "rerun"} == set(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "repeats", "shown", "is_checked"),
+    [
+        ("continual+recurring:2+dirichlet:0.1", 2, None, True),
+        ("continual+classes+border", 1, None, True),
+        ("continual+classes+border", 1, 50, False),
+        ("normal+zipf+classes", 1, None, True),  # if it happens to show each image once
+        ("gradual+stored", 1, None, False),
+    ],
+)
+def test_source_has_a_reference_in_even_streams(
+    monkeypatch: pytest.MonkeyPatch, scenario: str, repeats: int, shown: int | None, is_checked: bool
+) -> None:
+    record, found = honest_record("source")
+    images, right = len(found), 0.75
+    record = replace(changed(record, scenario=scenario), scores=scores_of(found, ["contrast"]))
+    kept = np.repeat(np.arange(images)[:shown], repeats)
+    known = reference._key(record.cell, "contrast")
+    monkeypatch.setattr(reference, "references", lambda: {known: right})
+    monkeypatch.setattr(reference, "sizes", lambda: {known: images})
+    audit = Audit()
+    reference.check_source(record, replace(found, index=found.index[kept], task=found.task[kept]), audit, "x")
+    assert [finding.verdict for finding in audit.findings] == ["holds" if is_checked else "not checked"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
 from tta_bench import plugins
+from tta_bench.board.review import Review
+from tta_bench.board.rows import check_division
 from tta_bench.board.submission import DEFAULTS, FILE, RUN, TODO, Entry, Package, Who, write_entry
 from tta_bench.checked import validate
 from tta_bench.errors import UserError
@@ -19,20 +22,27 @@ from tta_bench.suites import suite as suites
 LINK = "https://TODO"
 
 
-def make(folder: Path, out: Path, methods: Sequence[str] = ()) -> list[Path]:
-    """Write `out`/run.zip and `out`/submission.yaml; refuses a folder that exists."""
+def make(folder: Path, out: Path, methods: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Path]:
+    """Write `out`/run.zip and `out`/submission.yaml; refuses a folder that exists. Source is always part of it."""
     if out.exists():
         raise UserError(f"--out {out}: exists already: choose a new folder")
-    entry = draft(Store.open(folder), out.absolute().name, methods)
-    pack(folder, out / RUN, methods)
+    store = Store.open(folder)
+    entry = draft(store, out.absolute().name, methods)
+    pack(folder, out / RUN, with_source(store, methods), seeds)
     write_entry(entry, out / FILE)
     return [out / FILE, out / RUN]
 
 
+def with_source(store: Store, methods: Sequence[str]) -> list[str]:
+    """The rows to pack: these and Source; none stands for all."""
+    sources = [record.label for record in store.records() if record.cell.spec.method == BASELINE]
+    return list(dict.fromkeys([*sources, *methods])) if methods else []
+
+
 def draft(store: Store, name: str, methods: Sequence[str] = ()) -> Entry:
-    """An entry with what a run knows: its rows' settings, and the package of its methods if it is installed here."""
-    suite = store.read_manifest().suite
-    ruled = {**suites.load(suite).methods, **suites.load(suite).other_methods} if suite in suites.names() else {}
+    """An entry with what a run knows: its rows' settings, its division, and the package of its methods if installed."""
+    suite = suites.load(found) if (found := store.read_manifest().suite) in suites.names() else None
+    ruled = {**suite.methods, **suite.other_methods} if suite else {}
     adapted = [record for record in store.records() if record.cell.spec.method != BASELINE]
     rows = {record.label: record for record in adapted if not methods or record.label in methods}
     owners = {plugins.group("method").owner(record.cell.spec.method) for record in rows.values()}
@@ -51,7 +61,11 @@ def draft(store: Store, name: str, methods: Sequence[str] = ()) -> Entry:
         "date": datetime.now(timezone.utc).date().isoformat(),
         "settings": {label: record.cell.own_settings for label, record in rows.items() if label not in ruled},
     }
-    return validate.read(Entry, content, "--out")
+    entry = validate.read(Entry, content, "--out")
+    review = Review(name)
+    if suite:
+        check_division(entry, list(rows.values()), suite, review)
+    return replace(entry, division="open") if review.problems else entry
 
 
 def _version(package: str) -> str:

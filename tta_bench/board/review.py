@@ -13,7 +13,7 @@ SHOWN = 10  # problems of one kind that are listed
 CHECKS = {
     "entry": "submission.yaml is complete, and the run is a packed run",
     "rows": "Source and at least one other row, with plain labels",
-    "complete": "every row has every task of the suite with seeds 0, 1 and 2, whole and in its scenario",
+    "complete": "every row has every task of the suite with its seeds, whole and in its scenario",
     "files": "digests, keys and names of records and predictions agree",
     "scores": "accuracies and intervals follow from the predictions",
     "counts": "batches, times and dates are those of a run",

@@ -26,6 +26,7 @@ from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
 
 SEEDS = (0, 1, 2)
+MANY = 30_000  # images: where the suite's seeds show as many, they suffice
 LABEL = re.compile(r"[\w.()=, +-]{1,100}")
 RUN = "tta-bench run --suite {suite} --methods {methods} --seeds 0,1,2"
 
@@ -50,13 +51,12 @@ def check_rows(records: Sequence[Record], review: Review) -> dict[str, list[Reco
 
 def check_complete(rows: Mapping[str, list[Record]], suite: Suite, review: Review) -> None:
     """Whether every row has every task with every seed once, whole and in the suite's scenario."""
-    seeds, scenario = sorted({*SEEDS, *suite.seeds}), scenario_of(suite.scenario or "normal")
-    wanted = {(task, seed) for task in suite.tasks for seed in seeds}
+    scenario = scenario_of(suite.scenario or "normal")
     for label, records in rows.items():
         odd = [record for record in records if not _is_whole(record, scenario)]
-        found = Counter(
-            (task, record.cell.spec.seed) for record in records if record not in odd for task in record.cell.spec.tasks
-        )
+        whole = [record for record in records if record not in odd]
+        found = Counter((task, record.cell.spec.seed) for record in whole for task in record.cell.spec.tasks)
+        wanted = {(task, seed) for task in suite.tasks for seed in _seeds(whole, suite)}
         again = "run `" + RUN.format(suite=suite.name, methods=records[0].cell.spec.method) + "` and pack that folder"
         if odd:
             review.refuse("complete", f"{odd[0].cell.slug} is a part of a stream or of another scenario", again)
@@ -66,6 +66,16 @@ def check_complete(rows: Mapping[str, list[Record]], suite: Suite, review: Revie
             review.refuse("complete", f"row {label} has {_named(extra)}, which the board does not score", again)
         if twice := sorted(key for key, count in found.items() if count > 1):
             review.refuse("complete", f"row {label} has several results for {_named(twice)}", again)
+    if few := [label for label, records in rows.items() if len({record.cell.spec.seed for record in records}) == 1]:
+        review.notes.append(f"one seed only: {', '.join(few)}")
+
+
+def _seeds(records: Sequence[Record], suite: Suite) -> set[int]:
+    """The seeds that a row needs: 0, 1 and 2, or the suite's alone if these show many images."""
+    is_own = {record.cell.spec.seed for record in records} == {*suite.seeds}
+    longest = max((record.scores.samples / len(record.cell.spec.tasks) for record in records), default=0)
+    is_many = longest * len(suite.tasks) * len(suite.seeds) >= MANY  # also if some tasks are missing
+    return {*suite.seeds} if is_own and is_many else {*SEEDS, *suite.seeds}
 
 
 def _is_whole(record: Record, scenario: Scenario) -> bool:

@@ -27,9 +27,10 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     _add_check(parts)
     _add_build(parts)
     new = parts.add_parser("new", help="make a submission from a run folder: fill in what is left")
-    new.add_argument("dir", type=Path, metavar="DIR", help="run folder with Source and your method")
+    new.add_argument("dir", type=Path, metavar="DIR", help="run folder with Source and your methods")
     new.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder; its name becomes the id")
-    new.add_argument("--methods", type=options.names, default=(), metavar="A,B,…", help="only these rows")
+    new.add_argument("--methods", type=options.names, default=(), metavar="A,B,…", help="only these rows and Source")
+    new.add_argument("--seeds", type=options.seeds, default=(), metavar="0,1,…", help="only these seeds")
     new.set_defaults(action=run_new)
     schema = parts.add_parser("schema", help="the JSON schema of submission.yaml")
     schema.set_defaults(action=run_schema)
@@ -126,7 +127,7 @@ def _rerun(args: argparse.Namespace, review: Review, found: list[Found], console
 def run_new(args: argparse.Namespace) -> int:
     from tta_bench.board.new import make
 
-    files = make(args.dir, args.out, args.methods)
+    files = make(args.dir, args.out, args.methods, args.seeds)
     options.say_written(files, options.console())
     print("Fill in what starts with TODO, then: tta-bench board check", args.out)
     return 0

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench.checked import readers
 from tta_bench.checked.options import GROUPS, HOW, WHAT, default_of, flag_of
-from tta_bench.checked.readers import names, positive, ratio, seconds, seed, whole
+from tta_bench.checked.readers import names, positive, ratio, seconds, seed, seeds, whole
 from tta_bench.runs.options import NAMES, RUNS, RunOptions, scenario_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["RUNS", "names", "positive", "ratio", "seconds", "seed", "whole"]  # the types of other options
+__all__ = ["RUNS", "names", "positive", "ratio", "seconds", "seed", "seeds", "whole"]  # the types of other options
 
 OF_CHECK = tuple(name for name in NAMES if RunOptions.__dataclass_fields__[name].metadata["group"] in (WHAT, HOW))
 

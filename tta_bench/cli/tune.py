@@ -150,7 +150,7 @@ def _warn(best: Tuned, source: Sequence[Record], console: Console) -> None:
     for edge in at_edges(best):
         console.print(f"WARNING {edge} is at the edge of its grid: try values beyond it", soft_wrap=True)
     scores = [100 * top1 for record in source for top1 in record.accuracies.values()]
-    if scores and best.accuracy < fmean(scores) - 1e-9:  # not by the rounding of a mean
+    if scores and best.accuracy < fmean(scores) - 1e-4:  # not by the rounding of what is stored
         text = f"WARNING the best, {best.accuracy:.1f} %, is below Source, {fmean(scores):.1f} %"
         console.print(f"{text}: no setting of this grid helps here", soft_wrap=True)
 

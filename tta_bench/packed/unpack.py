@@ -6,6 +6,7 @@ A zip ends with its index. We read the last bytes ourselves: a forged index woul
 from __future__ import annotations
 
 import re
+import shutil
 import stat
 import struct
 import zipfile
@@ -15,13 +16,18 @@ from tta_bench.download import space
 from tta_bench.download.unpack import archive_errors, unpack
 from tta_bench.errors import UserError, clean
 from tta_bench.files import MOST_BYTES
+from tta_bench.packed.columns import STREAMS, SUFFIX, join_all
 from tta_bench.packed.pack import MOST_FILES, MOST_PACKED, MOST_UNPACKED
 from tta_bench.records.reading import MOST_TEXT
 
 END = struct.Struct("<4s4H2LH")  # the last bytes of a zip without a comment
 LONGEST_ENTRY = 400  # bytes of the index for one file
 LONG = 20  # bytes before the end, where a zip of more than 4 GiB has another record
-NAMES = re.compile(r"manifest\.json|commands/\w[\w.-]*\.json|warnings/[\w-]+\.txt|cells/\w[\w.-]*\.(json|npy)")
+# Older packed runs have predictions as .npy files.
+NAMES = re.compile(
+    r"manifest\.json|commands/\w[\w.-]*\.json|warnings/[\w-]+\.txt|cells/\w[\w.+-]*\.(json|npy|columns)"
+    r"|streams/[0-9a-f]{64}\.columns"
+)
 AGAIN = "make it with `tta-bench pack`"
 
 
@@ -39,8 +45,18 @@ def unpack_run(file: Path, into: Path, most: int = MOST_PACKED) -> None:
         into.mkdir(parents=True)
         space.require(into, needed, f"unpacking {file.name}")
         unpack(file, into)
+        _join(into)
     except OSError as error:
         raise UserError(f"{file}: cannot be unpacked ({error.strerror or error})") from error
+
+
+def _join(folder: Path) -> None:
+    """Replace the columns of predictions by the .npy files that a run folder has."""
+    for path, content in join_all(folder):
+        with path.open("xb") as file:
+            file.write(content)
+        path.with_suffix(SUFFIX).unlink()
+    shutil.rmtree(folder / STREAMS, ignore_errors=True)
 
 
 def _check_end(file: Path, size: int) -> None:
@@ -59,7 +75,7 @@ def _check_end(file: Path, size: int) -> None:
 
 
 def _check(members: list[zipfile.ZipInfo], where: str) -> int:
-    """Refuse names, kinds and sizes that `pack` never writes; returns the bytes of all files."""
+    """Refuse names, kinds and sizes that `pack` never writes; returns the bytes that unpacking takes on disk."""
     seen: set[str] = set()
     for member in members:
         name = clean(member.filename)[:100]
@@ -69,7 +85,7 @@ def _check(members: list[zipfile.ZipInfo], where: str) -> int:
             raise UserError(f"{where}: has a file named '{name}', which `tta-bench pack` never writes: refused")
         if member.filename.lower() in seen:
             raise UserError(f"{where}: has two files named '{name}': refused")
-        most = MOST_BYTES if name.endswith(".npy") else MOST_TEXT
+        most = MOST_BYTES if name.endswith((".npy", SUFFIX)) else MOST_TEXT
         if member.file_size > most:
             raise UserError(f"{where}: '{name}' is {member.file_size:,} bytes long, expected at most {most:,}: refused")
         seen.add(member.filename.lower())
@@ -78,4 +94,4 @@ def _check(members: list[zipfile.ZipInfo], where: str) -> int:
     total = sum(member.file_size for member in members)
     if total > MOST_UNPACKED:
         raise UserError(f"{where}: unpacks to {total:,} bytes, expected at most {MOST_UNPACKED:,}: refused")
-    return total
+    return total + sum(member.file_size for member in members if member.filename.endswith(SUFFIX))  # joined

@@ -97,8 +97,13 @@ def _refuse_bad_sweep(sweep: Mapping[str, list[float]]) -> None:
             raise ValueError(f"sweep: {axis}: expected at least two different values, got {values}")
         for value in values:
             if _is_bad(axis, value):
-                what = "share above 0 and below 1" if axis == "open" else axis.replace("_", " ")
-                raise ValueError(f"sweep: {axis}: {value:g} is no {what}")
+                raise ValueError(f"sweep: {axis}: expected {_expected(axis)}, got {value:g}")
+
+
+def _expected(axis: str) -> str:
+    numbers = {"stream_speed": "a number of at least 0", "open": "a share above 0 and below 1"}
+    numbers |= {"dirichlet": "a number above 0", "long-tail": "a number of at least 1"}
+    return numbers.get(axis, "a whole number of at least 1")
 
 
 def _is_bad(axis: str, value: float) -> bool:

@@ -90,7 +90,7 @@ def _check(record: Record, store: Store, root: Path | None, audit: Audit) -> boo
     else:
         audit.unknown("apart", where, "ran in the process that has the labels, as with --in-process: run them again")
     streams.check(record, predictions, root, audit, where)
-    reference.check_source(record, audit, where)
+    reference.check_source(record, predictions, audit, where)
     return True
 
 

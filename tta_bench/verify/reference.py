@@ -9,10 +9,13 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+
 from tta_bench.errors import UserError
 from tta_bench.models import packaged
 from tta_bench.papers.baseline import BASELINE, is_anothers, judge, other_weights, source_row
 from tta_bench.records.cell import Cell
+from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.streams.scenarios import protocol
 from tta_bench.suites import suite as suites
@@ -90,15 +93,15 @@ def _hash_of(path: Path) -> str:
     return found.hexdigest()[:16]
 
 
-def check_source(record: Record, audit: Audit, where: str) -> None:
+def check_source(record: Record, predictions: Predictions, audit: Audit, where: str) -> None:
     """Compare the unadapted model's accuracies with the reference for the same data and weights, or with a paper's."""
     cell = record.cell
     if cell.spec.method != BASELINE:
         return
-    if cell.spec.limit is not None or cell.spec.newer or cell.spec.scenario not in FREE_OF_ORDER:
+    if cell.spec.limit is not None or cell.spec.newer or not _is_even(record, predictions):
         audit.unknown("source", where, "no reference for a part of a stream, another mode or an uneven order")
         return
-    for task in cell.spec.tasks:
+    for task in cell.spec.averaged:
         found = _against_reference(record, task)
         if found is None:
             found = _against_paper(record, task)
@@ -106,6 +109,24 @@ def check_source(record: Record, audit: Audit, where: str) -> None:
             audit.unknown("source", where, f"no reference for Source on {cell.spec.suite} with these weights")
         else:
             audit.judge("source", where, found)
+
+
+def _is_even(record: Record, predictions: Predictions) -> bool:
+    """Whether a stream shows each image of its tasks equally often, so that its order cannot change Source's score."""
+    spec = record.cell.spec
+    if spec.scenario in FREE_OF_ORDER:
+        return True
+    try:
+        if protocol(spec).severities != (None,):  # also others than the suite has
+            return False
+    except UserError:  # reported with the orders
+        return False
+    for task in spec.averaged:
+        counts = np.bincount(predictions.index[predictions.task == spec.tasks.index(task)])
+        counts = counts[counts > 0]
+        if len(counts) != sizes().get(_key(record.cell, task)) or counts.min() != counts.max():
+            return False
+    return True
 
 
 def _against_reference(record: Record, task: str) -> str | None:
@@ -141,6 +162,12 @@ def _key(cell: Cell, task: str) -> tuple[str, str, str, str]:
 def references() -> dict[tuple[str, str, str, str], float]:
     """Source's accuracies as fractions, by data, weights, precision and task."""
     return {(line["data"], line["weights"], line["amp"], line["task"]): float(line["top1"]) for line in lines()}
+
+
+@cache
+def sizes() -> dict[tuple[str, str, str, str], int]:
+    """How many images each accuracy of `references` is over."""
+    return {(line["data"], line["weights"], line["amp"], line["task"]): int(line["images"]) for line in lines()}
 
 
 def lines() -> list[dict[str, str]]:
