@@ -132,6 +132,26 @@ def test_a_short_stream_builds_no_cache_of_all_images(tmp_path: Path, limit: int
     assert (place._cached(spec, images, "fog", "fog", binding.ignore) is not images) == is_cached
 
 
+@pytest.mark.parametrize(
+    ("row", "model", "error"),
+    [
+        (
+            "late: {method: sar, frozen_blocks: [99]}",
+            "digits-vit",
+            "row 'late': method 'sar': frozen_blocks: no",
+        ),
+        ("fast: {method: tent, speed: 1}", "digits-vit", "row 'fast': method 'tent' has no setting 'speed'"),
+        ("sotta: {}", "cifar10-resnet20", "row 'sotta': .* unknown which norms stay frozen"),
+        ("tent: {lr: fast}", "digits-vit", "method 'tent': lr: expected"),
+    ],
+)
+def test_an_error_names_its_row(small_suite: Path, row: str, model: str, error: str) -> None:
+    text = small_suite.read_text().replace("source: {}, tent: {lr: 1e-3}", f"source: {{}}, t3a: {{}}, {row}")
+    small_suite.write_text(text.replace("digits-vit", model))
+    with pytest.raises(UserError, match=f"^{error}"):
+        Binder(Site(device="cpu")).refuse_unfit(requests(small_suite))
+
+
 @pytest.mark.parametrize("in_process", [False, True])
 def test_a_process_whose_workers_compute_keeps_no_weights(small_suite: Path, in_process: bool) -> None:
     spec = requests(small_suite, methods=("tent",), limit=32)[0]
