@@ -18,7 +18,7 @@ from tta_bench.board.submission import DEFAULTS, FILE, RUN, Entry, Who, read_ent
 from tta_bench.errors import UserError
 from tta_bench.packed.pack import pack
 from tta_bench.records.store import Store
-from tta_bench.report.paper_conditions import defaults
+from tta_bench.static_facts import published_settings
 
 US = Who("tta-bench")
 
@@ -27,7 +27,7 @@ def entry_of(store: Store, label: str, name: str, holdout: str) -> Entry:
     """The entry of one row; its settings were chosen on the held-out suite, unless they are the defaults."""
     record = next(one for one in store.records() if one.label == label)
     (facts,) = registry.describe([record.cell.spec.method])
-    base = defaults(record.cell.spec.method)
+    base = published_settings(record.cell.spec.method)
     own = record.cell.own_settings
     is_default = all(own[key] == base[key] for key in own.keys() & base.keys())
     return replace(
