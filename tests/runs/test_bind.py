@@ -20,7 +20,7 @@ from tta_bench.isolation.pool import Workers
 from tta_bench.models.source import SourceModel
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs import bind as binding
-from tta_bench.runs.bind import Binder, bind
+from tta_bench.runs.bind import Binder
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.streams.scenarios import scenario_of
 from tta_bench.streams.unknown import Unlabelled
@@ -105,8 +105,8 @@ def test_images_that_are_no_longer_kept_are_freed(tmp_path: Path, monkeypatch: p
 def test_a_spec_from_json_binds_to_the_same_cell(small_suite: Path) -> None:
     spec = requests(small_suite, limit=32)[-1]
     site = Site(device="cpu")
-    again = bind(read_spec(spec.to_json()), Site(**asdict(site)))
-    assert again.cell == bind(spec, site).cell
+    again = Binder(Site(**asdict(site))).bind(read_spec(spec.to_json()))
+    assert again.cell == Binder(site).bind(spec).cell
 
 
 def test_a_cache_that_cannot_be_made_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Binds a request to a site: real weights, real images, and the cell that follows from them.
 
-    work = bind(spec, site)
+    work = Binder(site).bind(spec)
 
 Models, datasets and listings are kept between the cells of one process.
 """
@@ -50,11 +50,6 @@ KEPT_SETS = 32  # image sets whose listing is kept: all tasks of a suite, or thr
 
 def ignore(task: str, done: int, total: int) -> None:
     """For callers that show no progress of caches."""
-
-
-def bind(spec: CellSpec, site: Site) -> Work:
-    """The work for a spec on this site; UserError if weights, images or settings are missing or wrong."""
-    return shared_binder(site).bind(spec)
 
 
 @lru_cache(maxsize=2)
