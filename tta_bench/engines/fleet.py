@@ -18,7 +18,7 @@ from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.registry import installed
 from tta_bench.runs.options import RunOptions
-from tta_bench.runs.resume import in_order, is_finished
+from tta_bench.runs.resume import is_finished
 from tta_bench.runs.site import Site
 from tta_bench.runs.watcher import Watcher
 
@@ -65,10 +65,12 @@ class Fleet:
     ) -> tuple[list[Record], list[Lost]]:
         """Run what is left; returns the records of all requests in their order, and the cells that were lost."""
         queue, found, in_seconds = self._queue(site, store)
-        for record in in_order(requests, found):
-            watcher.on_record(record, is_new=False)
+        for spec in requests:
+            if spec.digest in found:
+                watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
         lost = self._supervisor(queue, site, watcher, in_seconds).run() if queue.left else []
-        return in_order(requests, {**found, **queue.ended}), lost
+        found |= queue.ended
+        return [found[s.digest].labelled(s.label) for s in requests if s.digest in found], lost
 
     def detach(self, site: Site, store: Store) -> JobFolder | None:
         """Start workers for what is left and leave them alone; None if nothing is left."""

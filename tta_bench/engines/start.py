@@ -20,7 +20,7 @@ from tta_bench.records.record import Record
 from tta_bench.records.spec import CellSpec
 from tta_bench.records.store import Store
 from tta_bench.runs.options import RUNS, RunOptions
-from tta_bench.runs.resume import finished, in_order
+from tta_bench.runs.resume import finished
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import Requested, requested
 from tta_bench.runs.watcher import Watcher
@@ -63,8 +63,9 @@ def run_here(
     Without a binder everything must be known.
     """
     found = dict(known)
-    for record in in_order(requests, found):
-        watcher.on_record(record, is_new=False)
+    for spec in requests:
+        if spec.digest in found:
+            watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
     left = [spec for spec in requests if spec.digest not in found]
     if left and binder:
         from tta_bench.runs.execute import run_left
@@ -75,7 +76,7 @@ def run_here(
             found |= run_left(left, binder, store, watcher)
         finally:
             binder.workers.close()
-    return in_order(requests, found)
+    return [found[spec.digest].labelled(spec.label) for spec in requests]
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tta_bench.errors import UserError
 from tta_bench.measure.verified import verified
@@ -22,11 +22,6 @@ def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, R
     keys = {spec.digest: known.key(spec) for spec in specs}
     there = {digest: records[key] for digest, key in keys.items() if key in records}
     return {digest: record for digest, record in there.items() if is_finished(record, store)}
-
-
-def in_order(specs: Sequence[CellSpec], found: Mapping[str, Record]) -> list[Record]:
-    """The records that are found, in the order of their specs and with the labels of those."""
-    return [found[spec.digest].labelled(spec.label) for spec in specs if spec.digest in found]
 
 
 def is_finished(record: Record, store: Store) -> bool:
