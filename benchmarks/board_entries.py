@@ -25,7 +25,7 @@ from tta_bench.packed.pack import pack
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report.grouping import grouped
-from tta_bench.report.paper_conditions import defaults
+from tta_bench.static_facts import published_settings
 from tta_bench.suites import suite as suites
 
 US = Who("tta-bench")
@@ -48,7 +48,7 @@ def _idea(record: Record) -> str:
 
 
 def _has_defaults(record: Record) -> bool:
-    own, base = record.cell.own_settings, defaults(record.cell.spec.method)
+    own, base = record.cell.own_settings, published_settings(record.cell.spec.method)
     return all(own[key] == base[key] for key in own.keys() & base.keys())
 
 

@@ -31,7 +31,7 @@ from tta_bench.registry import installed
 from tta_bench.report import render
 from tta_bench.report.rows import compare
 from tta_bench.report.tables import layout
-from tta_bench.runs.bind import bind
+from tta_bench.runs.bind import Binder
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import specs
@@ -93,7 +93,7 @@ def test_runner_of_20_batches_around_a_method_that_does_nothing(
     source = installed().load("source")
     monkeypatch.setattr(source, "adapt", lambda self, batch: torch.zeros(len(batch), 10))
     requests = specs(suite.load("digits-c-5"), RunOptions(methods=("source",), seeds=(0,)))
-    work = bind(requests[0], Site(device="cpu", readers=0))
+    work = Binder(Site(device="cpu", readers=0)).bind(requests[0])
     benchmark.pedantic(run_cell, (work,), rounds=5, warmup_rounds=1)
 
 

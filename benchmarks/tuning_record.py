@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tta_bench
+from tta_bench.registry import installed
+from tta_bench.report.rows import setting
+from tta_bench.settings import Settings, defaults, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,10 +24,8 @@ def record(run: str) -> pd.DataFrame:
     """Mean accuracies over the seeds that a line names; only whole streams count, and settings tried on every task."""
     cells = tta_bench.frame(run, limit=None)
     cells = cells[cells["status"] == "done"].copy()
-    varied = {method: _varied(list(tried)) for method, tried in cells.groupby("plugin")["settings"]}
-    cells["settings"] = [
-        _spelled(settings, varied[method]) for method, settings in zip(cells["plugin"], cells["settings"], strict=True)
-    ]
+    for method, tried in cells.groupby("plugin")["settings"]:
+        cells.loc[tried.index, "settings"] = _spelled(method, list(tried))
     rows = []
     for (method, settings), tried in cells.groupby(["plugin", "settings"]):
         by_task = tried.groupby("task")["accuracy"].mean()
@@ -59,14 +60,17 @@ def _sorted(lines: pd.DataFrame) -> pd.DataFrame:
     return lines.sort_values(["method", "mean"], ascending=[True, False])
 
 
-def _varied(tried: list[dict[str, Any]]) -> list[str]:
-    """The settings that a grid varied, in the order of the method's own; the others are in the records."""
-    return [key for key in tried[0] if key != "seed" and len({repr(settings[key]) for settings in tried}) > 1]
+def _spelled(method: str, tried: list[Settings]) -> list[str]:
+    """Each by the settings that the grid varied, in the order of the method's own; the others are in the records.
 
-
-def _spelled(settings: dict[str, Any], varied: list[str]) -> str:
-    words = {key: settings[key] for key in varied}
-    return " ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in words.items()) or "as published"
+    Where it varied none, by those that are not as published.
+    """
+    published = plain(defaults(installed().load(method)))
+    own = [key for key in tried[0] if key != "seed"]
+    varied = [key for key in own if len({repr(settings[key]) for settings in tried}) > 1]
+    named = varied or [key for key in own if tried[0][key] != published.get(key, ...)]
+    words = ([setting(key, settings[key], published.get(key, ...)) for key in named] for settings in tried)
+    return [" ".join(pairs) or "as published" for pairs in words]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
 from typing import Any
 
 from tta_bench.identity.code import source_file
@@ -38,6 +40,13 @@ def _assigned(body: list[ast.stmt]) -> dict[str, Any]:
 def _tree(module: str) -> ast.Module:
     file = source_file(module)
     return ast.parse(file.read_text(encoding="utf-8")) if file else ast.Module([], [])
+
+
+@cache
+def published_settings(method: str) -> dict[str, Any]:
+    """The constant defaults of an installed method's settings; empty for one that is not installed."""
+    entry = next((e for e in metadata.entry_points(group="tta_bench.methods") if e.name == method), None)
+    return defaults(entry.module, entry.attr) if entry else {}
 
 
 def defaults(module: str, name: str) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _is_reused(out: Path, file: Path) -> bool:
     store, partner = Store(out), file.with_suffix(".npy" if file.suffix == ".json" else ".json")
     other = partner.read_bytes()
     moved = store.set_damaged_aside()
-    found = store.find_slug(file.stem)
+    found = {one.cell.slug: one for one in store.records()}.get(file.stem)
     for path in moved:
         path.unlink()
     partner.write_bytes(other)

@@ -85,6 +85,15 @@ def test_a_grid_is_named_by_what_it_varied(tmp_path: Path) -> None:
     ]
 
 
+def test_an_only_setting_is_as_published_if_it_is(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", "digits-c-holdout")
+    for lr in (None, 0.1):
+        keep(store, make_record("tent", lr or 0.5, suite="digits-c-holdout", task="fog", settings={"lr": lr}))
+    keep(store, make_record("t3a", 0.4, suite="digits-c-holdout", task="fog", settings={"filter_k": 50}))
+    found = tuning_record.record(str(tmp_path / "run"))
+    assert list(found["settings"]) == ["filter_k=50", "lr=published", "lr=0.1"]
+
+
 def test_settings_that_were_not_tried_on_every_task_are_left_out(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", "digits-c-holdout")
     for lr, tasks in ((0.1, ("fog", "snow")), (0.3, ("fog",))):

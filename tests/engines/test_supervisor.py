@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.support.engines import (
     supervisor,
 )
 from tta_bench.engines.alive import Sign
-from tta_bench.engines.base import State
+from tta_bench.engines.base import RUNNING, State
 from tta_bench.engines.job import Entry, JobFolder
 from tta_bench.engines.manual import Manual
 from tta_bench.errors import Cancelled, UserError
@@ -51,6 +52,20 @@ def test_every_cell_is_done_once(store: Store, workers: int) -> None:
     assert set(done.values()) == {1}
     assert len(seen.records) == len(specs)
     assert not list(store.claims.iterdir()), "finished cells leave neither claims nor tries"
+
+
+def test_a_worker_that_still_starts_gets_no_company(store: Store) -> None:
+    class Slow(Made):
+        def _live(self, job: JobFolder, index: int) -> Iterator[State]:
+            yield from [State(RUNNING)] * 3  # it imports torch
+            sign = Sign(job.life_file(index))
+            sign.on_start(self.content.cells[0].spec, 0)
+            yield from [State(RUNNING)] * 3  # it reads weights and images
+            yield from super()._live(job, index)
+
+    engine = Slow(2, save_made)
+    _, lost = supervise(engine, store, make_specs(1, 1, 1))
+    assert (engine.submitted, lost) == ([1], [])
 
 
 def test_a_worker_that_dies_is_replaced_and_its_cell_given_out_again(store: Store) -> None:

@@ -11,7 +11,7 @@ from tta_bench_methods._variants import extends, with_defaults
 
 from tta_bench import registry, settings
 from tta_bench.errors import UserError
-from tta_bench.report import paper_conditions
+from tta_bench.static_facts import published_settings
 
 
 class Base:
@@ -77,7 +77,7 @@ def test_dpal_as_released_is_dpal_with_two_other_defaults() -> None:
 @pytest.mark.parametrize("name", registry.installed().names())
 def test_reports_read_the_same_defaults_without_importing_the_method(name: str) -> None:
     imported = settings.defaults(registry.installed().load(name))
-    read = {key: value for key, value in paper_conditions.defaults(name).items() if key != "batch_size"}
+    read = {key: value for key, value in published_settings(name).items() if key != "batch_size"}
     assert read.items() <= imported.items()
     assert all(isinstance(imported[key], float) for key in imported.keys() - read.keys()), "a constant was missed"
 

@@ -107,7 +107,7 @@ def test_every_dependency_is_declared_and_every_declared_one_is_used() -> None:
     [
         "import tta_bench.report.write",
         "import tta_bench.report.differences, tta_bench.report.page",
-        "from tta_bench.report import paper_conditions; assert paper_conditions.defaults('sar')",
+        "from tta_bench.static_facts import published_settings; assert published_settings('sar')",
         "import tta_bench.cli.main; tta_bench.cli.main.parser()",
         "from tta_bench.suites import suite; assert suite.names()",
         "from tta_bench.models import packaged; assert packaged.describe('digits-vit').num_classes == 10",

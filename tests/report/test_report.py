@@ -261,6 +261,18 @@ def test_ablations_show_variants_and_their_settings() -> None:
     assert entry(table, "t2", "variant") == "dpal: shift_tokens=2"
 
 
+def test_ablations_name_a_published_rate() -> None:
+    """Of TENT, None stands for the published rate; of a setting that has another default, for None."""
+    rates = {"published": None, "tuned": 0.03}
+    records = [
+        changed(make_record("tent", settings={"lr": lr, "momentum": lr}, suite="my-ablation"), label=label)
+        for label, lr in rates.items()
+    ]
+    table = layout(compare(records))["ablation"]
+    found = [entry(table, label, "variant") for label in rates]
+    assert found == ["tent: lr=published, momentum=None", "tent: lr=0.03, momentum=0.03"]
+
+
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 @pytest.mark.parametrize("methods", [2, 12, 25])
 def test_no_figure_is_cut_on_any_screen(width: int, methods: int) -> None:

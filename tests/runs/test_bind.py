@@ -20,7 +20,7 @@ from tta_bench.isolation.pool import Workers
 from tta_bench.models.source import SourceModel
 from tta_bench.records.spec import CellSpec
 from tta_bench.runs import bind as binding
-from tta_bench.runs.bind import Binder, bind
+from tta_bench.runs.bind import Binder
 from tta_bench.runs.site import Site, refuse_unwritable_cache
 from tta_bench.streams.scenarios import scenario_of
 from tta_bench.streams.unknown import Unlabelled
@@ -105,8 +105,8 @@ def test_images_that_are_no_longer_kept_are_freed(tmp_path: Path, monkeypatch: p
 def test_a_spec_from_json_binds_to_the_same_cell(small_suite: Path) -> None:
     spec = requests(small_suite, limit=32)[-1]
     site = Site(device="cpu")
-    again = bind(read_spec(spec.to_json()), Site(**asdict(site)))
-    assert again.cell == bind(spec, site).cell
+    again = Binder(Site(**asdict(site))).bind(read_spec(spec.to_json()))
+    assert again.cell == Binder(site).bind(spec).cell
 
 
 def test_a_cache_that_cannot_be_made_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +130,26 @@ def test_a_short_stream_builds_no_cache_of_all_images(tmp_path: Path, limit: int
     images = trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
     place = Binder(Site(data_root=tmp_path, device="cpu", cache=tmp_path / "cache"))
     assert (place._cached(spec, images, "fog", "fog", binding.ignore) is not images) == is_cached
+
+
+@pytest.mark.parametrize(
+    ("row", "model", "error"),
+    [
+        (
+            "late: {method: sar, frozen_blocks: [99]}",
+            "digits-vit",
+            "row 'late': method 'sar': frozen_blocks: no",
+        ),
+        ("fast: {method: tent, speed: 1}", "digits-vit", "row 'fast': method 'tent' has no setting 'speed'"),
+        ("sotta: {}", "cifar10-resnet20", "row 'sotta': .* unknown which norms stay frozen"),
+        ("tent: {lr: fast}", "digits-vit", "method 'tent': lr: expected"),
+    ],
+)
+def test_an_error_names_its_row(small_suite: Path, row: str, model: str, error: str) -> None:
+    text = small_suite.read_text().replace("source: {}, tent: {lr: 1e-3}", f"source: {{}}, t3a: {{}}, {row}")
+    small_suite.write_text(text.replace("digits-vit", model))
+    with pytest.raises(UserError, match=f"^{error}"):
+        Binder(Site(device="cpu")).refuse_unfit(requests(small_suite))
 
 
 @pytest.mark.parametrize("in_process", [False, True])

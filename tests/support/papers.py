@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.support.records import changed, make_record
 from tta_bench.records.record import Record
-from tta_bench.report.paper_conditions import defaults
 from tta_bench.report.values import Table
+from tta_bench.static_facts import published_settings
 from tta_bench.suites import suite
 
 
@@ -21,7 +21,7 @@ def shipped(method: str, name: str = "imagenet-c-5", top1: float = 0.6, **change
         "data": found.data,
         "model": found.model,
         "batch_size": found.batch_size,
-        "settings": {**defaults(method), **given},
+        "settings": {**published_settings(method), **given},
         **changes,
     }
     return [changed(make_record(method, top1, task=task, **content), label=label) for task in found.tasks]

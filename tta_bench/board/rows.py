@@ -19,8 +19,8 @@ from tta_bench.records.asked import Asked
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.report.grouping import grouped
-from tta_bench.report.paper_conditions import defaults
 from tta_bench.runs.spec import BY_TASK
+from tta_bench.static_facts import published_settings
 from tta_bench.streams.scenarios import Scenario, scenario_of
 from tta_bench.suites import suite as suites
 from tta_bench.suites.suite import Suite
@@ -144,7 +144,7 @@ def _declare(label: str, own: Mapping[str, Any]) -> str:
 
 def _follows(own: Mapping[str, Any], method: str, given: Mapping[str, Any]) -> bool:
     """Whether settings are these, and the method's defaults otherwise."""
-    base = defaults(method)
+    base = published_settings(method)
     return all(own.get(key) == value for key, value in given.items()) and all(
         own[key] == base[key] for key in own.keys() & base.keys() - given.keys()
     )
@@ -173,7 +173,7 @@ def check_chosen(entry: Entry, store: Store, rows: Mapping[str, list[Record]], s
                 review.refuse("chosen", f"the run says: {sentence}", remedy)
     if DEFAULTS in entry.chosen_on:
         for label, records in rows.items():
-            own, base = records[0].cell.own_settings, defaults(records[0].cell.spec.method)
+            own, base = records[0].cell.own_settings, published_settings(records[0].cell.spec.method)
             changed = [key for key in sorted(own.keys() & base.keys()) if own[key] != base[key]]
             if changed:
                 text = f"chosen_on: {DEFAULTS}, but row {label} has another {', '.join(changed)}"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.records.record import Record
-    from tta_bench.records.spec import CellSpec
-    from tta_bench.records.store import Store
     from tta_bench.report.rows import Comparison
     from tta_bench.report.runs import Runs
     from tta_bench.runs.tuned import Trial, Tuned
@@ -70,8 +68,9 @@ def run(args: argparse.Namespace) -> int:
     chosen = suites.load(args.suite)
     refuse_misnamed(chosen, choices)
     points = grid(args.grid)  # a typo is reported before torch is imported
+    from tta_bench.cli.run_progress import watch
+    from tta_bench.engines.start import start
     from tta_bench.papers.baseline import BASELINE
-    from tta_bench.records.store import Store
     from tta_bench.report import criteria, render
     from tta_bench.report.rows import compare
     from tta_bench.report.runs import Runs
@@ -82,40 +81,20 @@ def run(args: argparse.Namespace) -> int:
     asked = [replace(choices, set={args.method: {**fixed, **point}}) for point in points]
     source = [] if args.method == BASELINE else specs(chosen, replace(choices, methods=(BASELINE,), set={}))
     requests = [*source, *(spec for choice in asked for spec in specs(chosen, choice))]
-    store = Store.create(args.out or RUNS / chosen.name, chosen.name)
-    store.note_command(args.command, chosen.tasks, [BASELINE, args.method] if source else [args.method])
-    everything = _run(requests, choices, store, console)
+    with start(choices, args.command, (chosen, requests, {})) as started, watch(len(requests), console) as watcher:
+        everything, _ = started.finish(watcher)
     records = [record for record in everything if record.cell.spec.method != BASELINE or not source]
-    runs = Runs([store.folder])
+    folder = started.store.folder
+    runs = Runs([folder])
     found, beside = compare(records), compare(everything)
     render.show(by_average(accuracy_table(beside)), console)
     _show_differences(beside, runs, console)
     render.show(criteria.choice_table(found, runs), console)
     scores = {row.first.label: criteria.score(row, runs, args.criterion) for row in found.rows if row.done}
     tried = trials(asked, chosen, records, {} if args.criterion == "accuracy" else scores)
-    best = _write(args.write or store.folder / "settings.yaml", args, tried, chosen, choices, console)
+    best = _write(args.write or folder / "settings.yaml", args, tried, chosen, choices, console)
     _warn(best, [record for record in everything if record.cell.spec.method == BASELINE], console)
     return 1 if len(everything) < len(requests) or any(record.status != "done" for record in everything) else 0
-
-
-def _run(requests: list[CellSpec], choices: RunOptions, store: Store, console: Console) -> list[Record]:
-    """The records of all cells that ran to an end: in this process, or by several workers."""
-    from tta_bench.cli.run_progress import watch
-    from tta_bench.engines.fleet import Fleet
-    from tta_bench.engines.start import run_here
-    from tta_bench.runs.bind import Binder
-    from tta_bench.runs.resume import finished
-
-    site = choices.site
-    known = finished(requests, site, store)
-    with watch(len(requests), console) as watcher:
-        if (choices.jobs or 1) > 1:
-            with Fleet(choices) as fleet:
-                fleet.check(requests, site, store.folder)
-                return fleet.run(requests, known, site, store, watcher)[0]
-        binder = Binder(site)
-        binder.refuse_unfit(requests)
-        return run_here(requests, known, binder, store, watcher)
 
 
 def _show_differences(found: Comparison, runs: Runs, console: Console) -> None:

@@ -61,10 +61,10 @@ class Fleet:
             self._entries.append(Entry(spec, 1.0, cell.identity, cell.hashes))
 
     def run(
-        self, requests: list[CellSpec], found: dict[str, Record], site: Site, store: Store, watcher: Watcher
+        self, requests: list[CellSpec], site: Site, store: Store, watcher: Watcher
     ) -> tuple[list[Record], list[Lost]]:
         """Run what is left; returns the records of all requests in their order, and the cells that were lost."""
-        queue, found, in_seconds = self._queue(found, site, store)
+        queue, found, in_seconds = self._queue(site, store)
         for spec in requests:
             if spec.digest in found:
                 watcher.on_record(found[spec.digest].labelled(spec.label), is_new=False)
@@ -72,17 +72,15 @@ class Fleet:
         found |= queue.ended
         return [found[s.digest].labelled(s.label) for s in requests if s.digest in found], lost
 
-    def detach(self, found: dict[str, Record], site: Site, store: Store) -> JobFolder | None:
+    def detach(self, site: Site, store: Store) -> JobFolder | None:
         """Start workers for what is left and leave them alone; None if nothing is left."""
-        queue, _, in_seconds = self._queue(found, site, store)
+        queue, _, in_seconds = self._queue(site, store)
         if not queue.left:
             return None
         return self._supervisor(queue, site, Watcher(), in_seconds).submit(self.engine.jobs)
 
-    def _queue(self, found: dict[str, Record], site: Site, store: Store) -> tuple[Queue, dict[str, Record], bool]:
+    def _queue(self, site: Site, store: Store) -> tuple[Queue, dict[str, Record], bool]:
         """What is left, and the records of finished cells. A record that failed or is damaged will be replaced."""
-        if not self._entries:  # nothing was checked, since everything is finished
-            return Queue(store, [], site.device), found, False
         there = Queue(store, self._entries, site.device)
         there.look()
         found = {digest: record for digest, record in there.ended.items() if is_finished(record, store)}
@@ -95,10 +93,8 @@ class Fleet:
         job = Job(self.name, self.engine.jobs, asdict(site), (), self._retries, in_seconds)
         return Supervisor(self.engine, queue, job, watcher, self._first)
 
-    def __enter__(self) -> Fleet:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
+    def close(self) -> None:
+        """Release workers that were started and not used."""
         self.engine.close()
 
 

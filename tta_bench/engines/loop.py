@@ -30,28 +30,27 @@ class Stopped(KeyboardInterrupt):
 
 def main(folder: str, name: str, index: int, supervisor: int, *, in_process: bool) -> None:
     """Entry point of a process that starts before its job: imports what it needs, waits for the job, works on it."""
-    workers, job = Workers(forks=True), JobFolder(Store(Path(folder)), name)
-    if not in_process:
-        workers.warm_up()
-    from tta_bench.runs import execute  # noqa: F401  # imports torch
+    job = JobFolder(Store(Path(folder)), name)
+    with Workers(forks=True) as workers:
+        if not in_process:
+            workers.warm_up()
+        from tta_bench.runs import execute  # noqa: F401  # imports torch
 
-    try:
         while not job.job_file.exists():
             if os.getppid() != supervisor:  # it has died before there was a job
                 return
             time.sleep(0.02)
-        with open_own(job.log(index), os.O_APPEND) as log:
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-        sys.exit(work(job, index, workers))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    finally:
-        workers.close()
+        try:
+            with open_own(job.log(index), os.O_APPEND) as log:
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+            sys.exit(work(job, index, workers))
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
 
 
-def work(folder: JobFolder, index: int, workers: Workers | None = None) -> int:
+def work(folder: JobFolder, index: int, workers: Workers) -> int:
     """Work on a job until nothing is left to take; returns the exit status."""
     job = folder.read()
     if not 0 <= index < job.workers:
@@ -61,7 +60,6 @@ def work(folder: JobFolder, index: int, workers: Workers | None = None) -> int:
         # A scheduler such as Kubernetes starts a fixed number of workers, and would restart a failed one for ever.
         print(f"{line}: nothing to do", file=sys.stderr)
         return 0
-    workers = workers or Workers()
     if not job.at.in_process:
         workers.warm_up()  # before threads start and labels are read
     sign = Sign(folder.life_file(index))

@@ -6,7 +6,7 @@ Cells run in this process or on an engine (fleet.py). Imports torch only if some
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from tta_bench.records.store import Store
 from tta_bench.runs.options import RUNS, RunOptions
 from tta_bench.runs.resume import finished
 from tta_bench.runs.site import Site
-from tta_bench.runs.spec import requested
+from tta_bench.runs.spec import Requested, requested
 from tta_bench.runs.watcher import Watcher
 from tta_bench.suites.suite import Suite
 
@@ -39,7 +39,7 @@ class Run:
     site: Site
     store: Store
     found: dict[str, Record]  # finished before, by the digest of their spec
-    fleet: Fleet | None  # None: this process runs the cells
+    fleet: Fleet | None  # None: this process runs the cells, or nothing is left to run
     binder: Binder | None  # holds what this process loaded for its checks
     set_aside: Path | None  # where the old folder is now, for a fresh start
     damaged: list[Path]  # where files that failed their digests are now
@@ -47,12 +47,12 @@ class Run:
     def finish(self, watcher: Watcher) -> tuple[list[Record], list[Lost]]:
         """Run what is left; returns the records of all requests in their order, and the cells that were lost."""
         if self.fleet:
-            return self.fleet.run(self.requests, self.found, self.site, self.store, watcher)
+            return self.fleet.run(self.requests, self.site, self.store, watcher)
         return run_here(self.requests, self.found, self.binder, self.store, watcher), []
 
     def detach(self) -> JobFolder | None:
         """Let the engine start and leave it alone; None if nothing is left to run."""
-        return self.fleet.detach(self.found, self.site, self.store) if self.fleet else None
+        return self.fleet.detach(self.site, self.store) if self.fleet else None
 
 
 def run_here(
@@ -80,18 +80,23 @@ def run_here(
 
 
 @contextmanager
-def start(options: RunOptions, command: list[str], *, forks: bool = False) -> Iterator[Run]:
-    """Check a run and create its folder; `command` is noted there.
+def start(
+    options: RunOptions, command: list[str], wanted: Requested | None = None, *, forks: bool = False
+) -> Iterator[Run]:
+    """Check a run and create its folder; `command` is noted there. `wanted` replaces what the options request.
 
     With `forks` this process holds nothing but tta-bench, so that its first workers may be copies of it.
     """
     on_engine = options.on, options.gpus, options.slurm, options.gpus_per_cell, options.detach, (options.jobs or 1) > 1
-    with Fleet(options, forks=forks) if any(on_engine) else nullcontext() as fleet:
-        yield _start(options, command, fleet, forks=forks)
+    with (
+        closing(Fleet(options, forks=forks)) if any(on_engine) else nullcontext() as fleet,
+        Workers(forks=forks) as workers,
+    ):
+        yield _start(options, command, wanted or requested(options), fleet, workers)
 
 
-def _start(options: RunOptions, command: list[str], fleet: Fleet | None, *, forks: bool) -> Run:
-    (suite, requests, chosen), site = requested(options), options.site
+def _start(options: RunOptions, command: list[str], wanted: Requested, fleet: Fleet | None, workers: Workers) -> Run:
+    (suite, requests, chosen), site = wanted, options.site
     store = Store(Path(options.out or RUNS / suite.name))
     found: dict[str, Record] = {}
     damaged: list[Path] = []
@@ -103,30 +108,21 @@ def _start(options: RunOptions, command: list[str], fleet: Fleet | None, *, fork
         damaged = store.set_damaged_aside()
         found = finished(requests, site, store)
     binder = None
-    if len(found) < len(requests):  # checked before an old folder is moved, or a new one made
+    if len(found) == len(requests):
+        fleet = None
+    else:  # checked before an old folder is moved, or a new one made
         require("torch")
         if fleet:
             fleet.check(requests, site, store.folder)
         else:
-            binder = _checked(requests, site, forks=forks)
+            if not site.in_process:
+                workers.warm_up()  # before this process reads images and labels
+            from tta_bench.runs.bind import Binder
+
+            binder = Binder(site, workers)
+            binder.refuse_unfit(requests)
     old = store.set_aside() if options.fresh else None
     Store.create(store.folder, suite.name)
     labels = list(dict.fromkeys(spec.label for spec in requests))
     store.note_command(command, options.tasks or suite.tasks, labels, chosen, options.to_json())
     return Run(suite, requests, site, store, found, fleet, binder, old, damaged)
-
-
-def _checked(requests: list[CellSpec], site: Site, *, forks: bool) -> Binder:
-    """A binder whose site has everything that is requested."""
-    workers = Workers(forks=forks)
-    if not site.in_process:
-        workers.warm_up()  # before this process reads images and labels
-    from tta_bench.runs.bind import Binder
-
-    try:
-        binder = Binder(site, workers)
-        binder.refuse_unfit(requests)
-    except BaseException:
-        workers.close()
-        raise
-    return binder

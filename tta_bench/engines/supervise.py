@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -198,9 +199,10 @@ class Supervisor:
 
     def _staff(self) -> bool:
         """Start workers for cells that nobody runs; False if that is hopeless."""
-        alive = sum(not worker.is_over for worker in self.workers)
+        cells = [worker.life.spec for worker in self.workers if not worker.is_over]
+        alive, idle = len(cells), cells.count("")  # the idle start, or have just ended a cell: each will take one
         missing = self.engine.jobs - alive - self._refusals
-        free = self._free(missing) if missing > 0 else 0
+        free = max(self._free(missing + idle, cells) - idle, 0) if missing > 0 else 0
         most = (self.queue.retries + 1) * self.engine.jobs  # so many have started since a cell was finished: no use
         if free and self.engine.starts_workers and self._started < most:
             self._start(free)
@@ -210,11 +212,13 @@ class Supervisor:
             self.watcher.on_wait(len(self.queue.left))  # processes that belong to no job run them
         return True
 
-    def _free(self, most: int) -> int:
-        """How many cells nobody runs, at most so many; those that have ended too many workers are given up."""
+    def _free(self, most: int, taken: Sequence[str]) -> int:
+        """How many cells nobody runs or has `taken`, at most so many; what has ended too many workers is given up."""
         found: list[str] = []
         hopeless: list[Entry] = []
         for entry, may_try in self.queue.idle():
+            if entry.spec.digest in taken:  # its worker still reads images and weights
+                continue
             if may_try:
                 found.append(entry.spec.digest)
             else:

@@ -20,7 +20,7 @@ from tta_bench.measure import environment
 from tta_bench.measure.clock import EventWatch, Stopwatch
 from tta_bench.measure.process import restored
 from tta_bench.records.spec import CellSpec
-from tta_bench.runs.bind import bind
+from tta_bench.runs.bind import shared_binder
 from tta_bench.runs.options import RunOptions
 from tta_bench.runs.site import Site
 from tta_bench.runs.spec import Row, spec_of
@@ -160,7 +160,7 @@ def about(device: torch.device) -> list[str]:
 def _logits(spec: CellSpec, device: str, network: nn.Module | None = None) -> Tensor:
     """The logits of a method on the first images of its stream, with its model or with this network in its place."""
     with restored():
-        work = bind(spec, Site(device=device))
+        work = shared_binder(Site(device=device)).bind(spec)
         model = work.setup.model
         setup = replace(work.setup, model=model if network is None else replace(model, network=network))
         session = Adapter(setup)

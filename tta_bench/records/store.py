@@ -106,11 +106,7 @@ class Store(Claims, Notes, Quarantine):
 
     def find(self, cell: Cell) -> Record | None:
         """The record of exactly this cell, if it exists."""
-        return self.find_slug(cell.slug)
-
-    def find_slug(self, slug: str) -> Record | None:
-        """The record of the cell with this slug, if it exists."""
-        path = self.record_file(slug)
+        path = self.record_file(cell.slug)
         return read_record(path) if path.exists() else None
 
     def find_all(self, method: str, stream: str, seed: int) -> list[Record]:

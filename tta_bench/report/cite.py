@@ -14,9 +14,9 @@ from tta_bench.report import bibtex, latex
 from tta_bench.report.bibtex import Entry
 from tta_bench.report.comparable import shipped_suite
 from tta_bench.report.grouping import grouped
-from tta_bench.report.paper_conditions import defaults
 from tta_bench.report.rows import Comparison, Row, setting
 from tta_bench.report.runs import Runs
+from tta_bench.static_facts import published_settings
 from tta_bench.streams.scenarios import protocol
 from tta_bench.suites.suite import Suite
 
@@ -187,7 +187,7 @@ def _follows(own: Mapping[str, Any], suite: Suite, label: str) -> bool:
 
 
 def _changed(cell: Cell) -> dict[str, Any]:
-    base = defaults(cell.spec.method)
+    base = published_settings(cell.spec.method)
     unlike = object()
     own = cell.own_settings.items()
     return {key: value for key, value in own if value != base.get(key, None if value is None else unlike)}

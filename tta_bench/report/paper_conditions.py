@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib import metadata
-from typing import Any
 
-from tta_bench import static_facts
 from tta_bench.checked.options import flag_of
 from tta_bench.notes import Level, Note
 from tta_bench.papers.baseline import other_weights, own_paper
@@ -16,6 +12,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.report.comparable import is_anothers, shipped_suite
 from tta_bench.report.rows import Comparison, Row, limit_of
 from tta_bench.report.values import Value
+from tta_bench.static_facts import published_settings
 
 
 def paper_of(comparison: Comparison) -> Paper | None:
@@ -74,7 +71,7 @@ def _other_conditions(cell: Cell, table: PaperTable) -> list[str]:
 def _other_settings(row: Row, table: PaperTable) -> str:
     cell, suite = row.first.cell, shipped_suite(row.first.cell)
     given = suite.settings(row.first.label) if suite else {}
-    expected = {**defaults(cell.spec.method), **given, **table.settings.get(cell.spec.method, {})}
+    expected = {**published_settings(cell.spec.method), **given, **table.settings.get(cell.spec.method, {})}
     changed = {k: v for k, v in cell.own_settings.items() if k in expected and v != expected[k] and k != "seed"}
     differences = ", ".join(f"{key}={value} for {expected[key]}" for key, value in changed.items())
     return f"other settings than the paper's or the suite's: {differences}" if changed else ""
@@ -103,10 +100,3 @@ def paper_row(row: Row, paper: Paper, table: PaperTable) -> str:
     label, method = row.first.label, row.first.cell.spec.method
     name = paper.method(method).row or method if label == method else label
     return table.rows.get(label, name) if table.rows else name
-
-
-@cache
-def defaults(method: str) -> dict[str, Any]:
-    """A method's published settings, without importing it."""
-    entry = next((e for e in metadata.entry_points(group="tta_bench.methods") if e.name == method), None)
-    return static_facts.defaults(entry.module, entry.attr) if entry else {}

@@ -18,6 +18,7 @@ from tta_bench.records.record import Record
 from tta_bench.report.comparable import require_comparable, shipped_suite, table_of
 from tta_bench.report.current import is_ahead, newest_data, newest_method, recency
 from tta_bench.report.grouping import grouped
+from tta_bench.static_facts import published_settings
 
 if TYPE_CHECKING:
     from tta_bench.report.column import Column
@@ -191,8 +192,12 @@ def _labels(groups: Sequence[Sequence[Record]]) -> list[str]:
 
 def differing(cell: Cell, others: Iterable[Cell]) -> list[str]:
     """The settings of a cell that another does not share, as in `lr=0.01`."""
-    own, settings = cell.own_settings, [other.own_settings for other in others]
-    return [setting(key, own[key]) for key in own if any(other.get(key) != own[key] for other in settings)]
+    settings, base = [other.own_settings for other in others], published_settings(cell.spec.method)
+    return [
+        setting(key, value, base.get(key, ...))
+        for key, value in cell.own_settings.items()
+        if any(other.get(key) != value for other in settings)
+    ]
 
 
 def common_mode(records: Sequence[Record]) -> str | None:
@@ -207,8 +212,10 @@ def _speed_marks(cell: Cell) -> list[str]:
     return [words.get(name) or setting(name, value) for name, value in cell.spec.mode.items()]
 
 
-def setting(key: str, value: Any) -> str:
-    """As in `lr=0.01`."""
+def setting(key: str, value: Any, published: Any = ...) -> str:
+    """As in `lr=0.01`; `lr=published` where the published value is None: then it depends on the model."""
+    if value is published is None:
+        return f"{key}=published"
     return f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
 
 

@@ -1,6 +1,6 @@
 """Binds a request to a site: real weights, real images, and the cell that follows from them.
 
-    work = bind(spec, site)
+    work = Binder(site).bind(spec)
 
 Models, datasets and listings are kept between the cells of one process.
 """
@@ -8,7 +8,8 @@ Models, datasets and listings are kept between the cells of one process.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import cast
@@ -49,11 +50,6 @@ KEPT_SETS = 32  # image sets whose listing is kept: all tasks of a suite, or thr
 
 def ignore(task: str, done: int, total: int) -> None:
     """For callers that show no progress of caches."""
-
-
-def bind(spec: CellSpec, site: Site) -> Work:
-    """The work for a spec on this site; UserError if weights, images or settings are missing or wrong."""
-    return shared_binder(site).bind(spec)
 
 
 @lru_cache(maxsize=2)
@@ -125,11 +121,12 @@ class Binder:
             protocol(spec).inspect(self.material(spec))  # before weights are loaded, which may need a download
         rows = {(spec.label, spec.model): spec for spec in specs}
         for spec in rows.values():
-            settings.check(spec.method, registry.installed().load(spec.method), spec.settings)
+            resolved(spec)
             registry.installed().code(spec.method)  # hashed while it is what was imported; workers compare theirs
         for spec in rows.values():
-            with restored():
-                Adapter(replace(self.setup(spec), device=torch.device("cpu")), shares_weights=True)
+            setup = replace(self.setup(spec), device=torch.device("cpu"))
+            with naming_row(spec), restored():
+                Adapter(setup, shares_weights=True)
         self._drop_weights()
 
     def _drop_weights(self) -> None:
@@ -140,13 +137,11 @@ class Binder:
 
     def setup(self, spec: CellSpec) -> Setup:
         """Everything needed to build a spec's method, except images."""
-        cls = registry.installed().load(spec.method)
-        settings.check(spec.method, cls, spec.settings)
-        dataset = self.sized(spec)
+        values, dataset = resolved(spec), self.sized(spec)
         return Setup(
             **part(Asked, spec),
             method=spec.method,
-            settings=settings.resolve(cls, spec.settings, spec.seed),
+            settings=values,
             model=self.model(spec),
             num_classes=dataset.num_classes,
             class_mask=dataset.class_mask(),
@@ -280,6 +275,25 @@ class Binder:
     def _forget(self, images: ImageSet) -> None:
         """Drop the fingerprint of a set that is no longer kept: it would keep the set alive."""
         self._fingerprints.pop(id(images), None)
+
+
+def resolved(spec: CellSpec) -> settings.Settings:
+    """All settings of a row with their values; UserError if one is wrong."""
+    with naming_row(spec):
+        cls = registry.installed().load(spec.method)
+        settings.check(spec.method, cls, spec.settings)
+        return settings.resolve(cls, spec.settings, spec.seed)
+
+
+@contextmanager
+def naming_row(spec: CellSpec) -> Iterator[None]:
+    """Errors of this block start with the row that they are about: a run may have many, several of one method."""
+    try:
+        yield
+    except UserError as error:
+        if str(error).startswith(f"method '{spec.label}'"):
+            raise
+        raise type(error)(f"row '{spec.label}': {error}") from error
 
 
 def refuse_many_models(spec: CellSpec, names: Collection[str]) -> None:

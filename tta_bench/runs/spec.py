@@ -22,8 +22,11 @@ from tta_bench.suites.suite import CHOICES, Suite, load
 BY_TASK = "by-task"  # a suite's model if each task has its own source model
 
 
-def requested(options: RunOptions) -> tuple[Suite, list[CellSpec], dict[str, str]]:
-    """The suite, all cells that are requested, and by label a sentence on how settings were chosen."""
+Requested = tuple[Suite, list[CellSpec], dict[str, str]]  # the last: by label a sentence on how settings were chosen
+
+
+def requested(options: RunOptions) -> Requested:
+    """The suite, all cells that are requested, and how settings were chosen."""
     suite, options, chosen = resolve(options)
     return suite, specs(suite, options), chosen
 
