@@ -58,6 +58,17 @@ def third_party(what: str) -> Iterator[None]:
         raise UserError(f"{what}: {reason(error)}") from error
 
 
+@contextmanager
+def about_row(label: str) -> Iterator[None]:
+    """Errors of this block start with the row that they are about: a run may have many, several of one method."""
+    try:
+        yield
+    except UserError as error:
+        if str(error).startswith(f"method '{label}'"):
+            raise
+        raise type(error)(f"row '{label}': {error}") from error
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint to append to "unknown ...": the closest known word, if any, and all known words."""
     choices = sorted(known)

@@ -8,8 +8,7 @@ Models, datasets and listings are kept between the cells of one process.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import cast
@@ -22,7 +21,7 @@ from tta_bench.data.cache import CachedImages, FileImages
 from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
 from tta_bench.datasets import Dataset, open_dataset
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, about_row
 from tta_bench.isolation.adapter import Adapter, Setup
 from tta_bench.isolation.host import Work
 from tta_bench.isolation.pool import Workers
@@ -125,7 +124,7 @@ class Binder:
             registry.installed().code(spec.method)  # hashed while it is what was imported; workers compare theirs
         for spec in rows.values():
             setup = replace(self.setup(spec), device=torch.device("cpu"))
-            with naming_row(spec), restored():
+            with about_row(spec.label), restored():
                 Adapter(setup, shares_weights=True)
         self._drop_weights()
 
@@ -279,21 +278,10 @@ class Binder:
 
 def resolved(spec: CellSpec) -> settings.Settings:
     """All settings of a row with their values; UserError if one is wrong."""
-    with naming_row(spec):
+    with about_row(spec.label):
         cls = registry.installed().load(spec.method)
         settings.check(spec.method, cls, spec.settings)
         return settings.resolve(cls, spec.settings, spec.seed)
-
-
-@contextmanager
-def naming_row(spec: CellSpec) -> Iterator[None]:
-    """Errors of this block start with the row that they are about: a run may have many, several of one method."""
-    try:
-        yield
-    except UserError as error:
-        if str(error).startswith(f"method '{spec.label}'"):
-            raise
-        raise type(error)(f"row '{spec.label}': {error}") from error
 
 
 def refuse_many_models(spec: CellSpec, names: Collection[str]) -> None:
