@@ -38,17 +38,31 @@ def test_averages_are_those_of_the_published_table() -> None:
     assert len(found) == 19 * 15 * 3
 
 
+def test_photographs_are_those_of_the_committed_table_in_its_order() -> None:
+    found = results.comparison("cifar10-c-5-resnet20")
+    with (ROOT / "results" / "cifar10-c-5-resnet20" / "accuracy.csv").open() as file:
+        averages = {row["method"]: float(row["Avg."]) for row in csv.DictReader(file)}
+    assert [row.label for row in found.rows] == ["source", "bn-test", "tent", "eata", "sar"]
+    for row in found.rows:
+        assert 100 * mean(record.scores.top1 for record in row.done) == pytest.approx(averages[row.label], abs=0.005)
+    first = [record.cell.spec.name for record in found.rows[0].done]
+    assert first[:2] == ["gaussian_noise", "shot_noise"]
+
+
 def test_it_needs_no_torch_and_an_unknown_suite_is_one_line() -> None:
     code = "import sys; sys.modules['torch'] = None; import tta_bench; print(len(tta_bench.load_results('digits-c-5')))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "855"
     with pytest.raises(UserError, match="no published results of 'digits-c-4'; did you mean 'digits-c-5'"):
         tta_bench.load_results("digits-c-4")
-    with pytest.raises(UserError, match="suite: expected a name, one of digits-c-5, got 5"):
+    with pytest.raises(UserError, match="suite: expected a name, one of cifar10-c-5-resnet20, digits-c-5, got 5"):
         tta_bench.load_results(5)  # type: ignore[arg-type]
 
 
 def test_the_command_lists_shows_and_writes(cli: Cli, tmp_path: Path) -> None:
-    assert cli("results")[1].strip() == "digits-c-5: 19 methods, 855 cells"
+    assert cli("results")[1].splitlines() == [
+        "cifar10-c-5-resnet20: 5 methods, 75 cells",
+        "digits-c-5: 19 methods, 855 cells",
+    ]
     _, shown, _ = cli("results", SUITE, "--out", tmp_path / "all.csv")
     assert "cfa" in shown
     with (tmp_path / "all.csv").open() as file:
@@ -87,7 +101,10 @@ def test_other_streams_have_no_published_rows(tmp_path: Path) -> None:
 
 
 def test_a_suite_without_published_rows_is_refused_before_it_runs(tmp_path: Path, cli: Cli) -> None:
-    with pytest.raises(UserError, match=r"beside published: no results of 'demo' are published \(published: digits"):
+    with pytest.raises(
+        UserError,
+        match=r"beside published: no results of 'demo' are published \(published: cifar10-c-5-resnet20, digits",
+    ):
         tta_bench.run(methods=["source"], beside="published", limit=8, out=tmp_path / "run")
     words = ("--methods", "source", "--limit", "8", "--out", tmp_path / "run")
     status, _, err = cli("run", *words, "--beside", "published")
