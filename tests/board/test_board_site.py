@@ -13,7 +13,9 @@ import pytest
 from tests.support.board_runs import TASKS, add_submission, make_run
 from tests.support.chromium import PROGRAM, Chromium, chromium
 from tta_bench.board.site import build
+from tta_bench.board.site.gather import gather_runs
 from tta_bench.board.site.suites import ranks
+from tta_bench.board.submission import read_submission
 from tta_bench.cli.main import main
 from tta_bench.errors import UserError
 from tta_bench.report.choose import comparison
@@ -232,3 +234,15 @@ def test_a_damaged_run_is_named(home: Path, tmp_path: Path) -> None:
     run.write_bytes(content)
     with pytest.raises(UserError, match="bad/run.zip: .*board check"):
         build(tmp_path / "board", tmp_path / "site")
+
+
+def test_times_that_contradict_the_passes_are_not_shown(tmp_path: Path) -> None:
+    rows = {"honest": ("source", "tent"), "beside-others": ("tent", "source")}  # the first row takes half the time
+    found = {}
+    for name, labels in rows.items():
+        run = make_run(tmp_path / name, dict.fromkeys(labels, 0.6))
+        (found[name],) = gather_runs([read_submission(add_submission(tmp_path / "board", name, run))])
+    times = {name: [row.costs["× Source"].is_number for row in run.rows] for name, run in found.items()}
+    assert times == {"honest": [True, True], "beside-others": [False, False]}
+    assert all(row.costs["forwards/image"].is_number for row in found["beside-others"].rows)
+    assert any("contradict" in str(note) for note in found["beside-others"].notes)

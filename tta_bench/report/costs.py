@@ -18,6 +18,7 @@ from tta_bench.report.rows import Comparison, Row, counted
 IMAGES = 50_000  # of ImageNet's validation set, and of most published time tables
 MIXED = "Times were measured under different conditions"
 LEAST_TIME = 0.9  # × Source, of a row with as many forwards; what is below is noise of the machine
+TIMES = frozenset({"times_source", "ms_per_image"})  # columns that compare times
 SLOW_TIMES, SLOW_SECONDS = 5.0, 1.0  # a first batch is noted if it takes so many times the median, and so much more
 
 
@@ -29,7 +30,7 @@ def time_notes(comparison: Comparison) -> tuple[Note, ...]:
         *_left_out(comparison, timed),
         info(f"seconds: all of `adapt`, per seed; {_steady_note(timed)}"),
         *_slow_note(timed),
-        *_contradiction_note(timed),
+        *contradiction_note(timed),
         *extrapolated(timed),
         *_memory_note(comparison),
     )
@@ -209,7 +210,8 @@ def contradictions(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _contradiction_note(comparison: Comparison) -> list[Note]:
+def contradiction_note(comparison: Comparison) -> list[Note]:
+    """A warning about times that contradict the counts of passes, if there are any."""
     found = [
         f"{label} took {time:.2f} × Source's time for {forwards:.2f} × its forwards"
         for label, (time, forwards) in contradictions(comparison.rows).items()

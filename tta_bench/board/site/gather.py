@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,6 +25,7 @@ from tta_bench.records.record import Record
 from tta_bench.report.choose import comparison
 from tta_bench.report.column import Column
 from tta_bench.report.columns import columns_at
+from tta_bench.report.costs import TIMES, contradiction_note
 from tta_bench.report.differences import make_stream
 from tta_bench.report.metrics import with_metrics
 from tta_bench.report.page import view
@@ -140,17 +141,25 @@ def order_of(submission: Submission, stream: Stream) -> NDArray[np.int32]:
 def _read(submission: Submission, runs: Runs, metrics: Sequence[str]) -> Run:
     shown = with_metrics(comparison(runs.records), runs, metrics)
     lines = gather(shown, accuracy_table(shown), runs.outline)
-    columns = [*columns_at("board", shown), *columns_at("cost")]
+    columns, wrong = [*columns_at("board", shown), *columns_at("cost")], contradiction_note(shown)
+    if wrong:  # something else used the machine: no time of this run can be compared
+        lines = tuple(replace(line, costs=_timeless(line.costs, columns)) for line in lines)
     content = submission.run.read_bytes()
     return Run(
         submission.id,
         shown.suite,
         shown.tasks,
         tuple(_row(line, shown.tasks, runs, columns) for line in lines),
-        (*runs.warnings(), *shown.notes),
+        (*runs.warnings(), *shown.notes, *wrong),
         hashlib.sha256(content).hexdigest(),
         len(content),
     )
+
+
+def _timeless(costs: dict[str, Value], columns: Sequence[Column]) -> dict[str, Value]:
+    """Costs without times."""
+    times = {column.title for column in columns if column.key in TIMES}
+    return {title: value for title, value in costs.items() if title not in times}
 
 
 def _row(line: Line, tasks: Sequence[str], runs: Runs, columns: Sequence[Column]) -> RunRow:

@@ -16,7 +16,7 @@ from tta_bench.records.cell import Cell
 from tta_bench.records.record import Record
 from tta_bench.report.column import Column, Context, entries
 from tta_bench.report.columns import columns_at
-from tta_bench.report.costs import contradictions
+from tta_bench.report.costs import TIMES, contradictions
 from tta_bench.report.rows import Comparison, Row
 from tta_bench.report.runs import Outline
 from tta_bench.report.stats import dense
@@ -106,10 +106,9 @@ def _axes(line: Line, *, has_time: bool, shared: bool) -> dict[str, float]:
     """What accuracy is drawn against: all costs; passes in both directions together."""
     found: dict[str, float] = {}
     for column in {column.key: column for column in (*columns_at("cost"), *columns_at("page"))}.values():
-        is_time = column.key in ("times_source", "ms_per_image")
-        if column.title in line.costs and column.only is None and (has_time or not is_time):
+        if column.title in line.costs and column.only is None and (has_time or column.key not in TIMES):
             name = "passes/image" if column.key in ("forwards_per_image", "backwards_per_image") else column.title
-            name += " (shared with other jobs)" * (is_time and shared)
+            name += " (shared with other jobs)" * (shared and column.key in TIMES)
             found[name] = round(found.get(name, 0) + line.costs[column.title].mean, 4)
     return found
 
