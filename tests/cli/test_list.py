@@ -184,3 +184,10 @@ def test_settings_on_a_suite_have_the_resolved_rate(cli: Cli, small_suite: Path)
     assert float(found[1]) > 0
     assert "lr=none" in cli("list", "methods", "sar")[1]
     assert "--suite needs names" in cli("list", "methods", "--suite", small_suite)[2]
+
+
+def test_settings_on_a_suite_whose_weights_are_not_here_are_shown_unresolved(cli: Cli) -> None:
+    status, shown, said = cli("list", "methods", "sar", "--suite", "cifar10-c-5-vit-s")
+    assert status == 0
+    assert "rho=0.05" in shown
+    assert "is not resolved" in " ".join((said + shown).split())

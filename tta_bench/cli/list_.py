@@ -125,8 +125,12 @@ def _on_suite(name: str, suite: str, root: Path) -> dict[str, Any]:
     found = load(suite)
     row = row_of(name, found, asked)
     spec = spec_of(found, asked, row, found.tasks[:1], found.seeds[0])
-    method = Adapter(Binder(asked.site).setup(spec), shares_weights=True).method
     values = {**settings.defaults(registry.installed().load(row.method)), **row.settings}
+    try:
+        method = Adapter(Binder(asked.site).setup(spec), shares_weights=True).method
+    except UserError as error:  # weights or data are not here
+        say_problems([f"{name}: what depends on the model or the data is not resolved: {error}"])
+        return values
     resolved = {key: getattr(method, key, None) for key, value in values.items() if value is None}
     return values | {key: value for key, value in resolved.items() if isinstance(value, int | float | str)}
 
