@@ -8,7 +8,7 @@ RUNS := results/runs
 # Long spinning of OpenMP threads slows shared machines down; see tta_bench/cli/main.py.
 export GOMP_SPINCOUNT ?= 10000
 
-PHOTO_TARGETS := photos photos-data photos-networks photos-train-resnet20 photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-vit-s-main photos-vit-s-published photos-vit-s-seeds photos-vit-s-others photos-vit-s-results photos-resnet20 photos-resnet20-main photos-resnet20-published photos-resnet20-seeds photos-resnet20-others photos-resnet20-results photos-streams photos-streams-results
+PHOTO_TARGETS := photos photos-kept photos-data photos-networks photos-train-resnet20 photos-tune photos-tune-vit-s photos-tune-resnet20 photos-vit-s photos-vit-s-main photos-vit-s-published photos-vit-s-seeds photos-vit-s-others photos-vit-s-results photos-resnet20 photos-resnet20-main photos-resnet20-published photos-resnet20-seeds photos-resnet20-others photos-resnet20-results photos-streams photos-streams-results
 .PHONY: $(PHOTO_TARGETS) starts-photos demo test test-all test-ray check timing-exact timing timing-baseline bench claims torture tune tune-digits tune-digits-others starts figures results results-digits results-digits-all results-digits-new results-speed results-streams board board-photos published notebook docs wheel clean
 
 demo: $(READY)            ## compare six methods on four corruptions of digit pairs (2 minutes on 2 cores)
@@ -141,6 +141,10 @@ TUNE_VIT := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --jobs 2 --suite cifar10-c-h
 TUNE_RESNET := OMP_NUM_THREADS=1 $(BIN)/tta-bench tune --jobs 2 --suite cifar10-c-holdout-resnet20 $(ON_RESNET) --out $(RUNS)/cifar10-c-holdout-resnet20
 
 photos: photos-networks starts-photos photos-tune photos-resnet20 photos-vit-s ## make all results on photographs
+
+photos-kept: $(READY)     ## go on from the runs on the board, instead of from nothing
+	for suite in vit-s resnet20; do if ls results/board/photos-$$suite*/run.zip; then \
+		$(BIN)/tta-bench unpack results/board/photos-$$suite*/run.zip --out $(RUNS)/cifar10-c-5-$$suite || exit; fi; done
 
 photos-data: $(READY)     ## download CIFAR-10 and make CIFAR-10-C from it
 	test -d $(PHOTOS)/data/cifar-10-batches-py || $(BIN)/tta-bench download cifar10 $(PHOTOS_DATA)

@@ -45,6 +45,7 @@ VERBS = (
         "verify",
         "cite",
         "pack",
+        "unpack",
         "board",
         "list_",
         "suite",
