@@ -23,8 +23,8 @@ CELLS, ROUNDS = 500, 5
 
 def main(images: int) -> None:
     seconds: dict[bool, list[float]] = {True: [], False: []}
-    with tempfile.TemporaryDirectory() as place:
-        store = Store.create(Path(place) / "run", "s")
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store.create(Path(folder) / "run", "s")
         for seed in range(CELLS):
             keep(store, changed(make_record("source", seed=seed), samples=images))
         for _ in range(ROUNDS):

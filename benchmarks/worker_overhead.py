@@ -28,9 +28,9 @@ Seconds = tuple[float, float]  # on the wall, of CPU
 
 def main(rounds: int) -> None:
     torch.set_num_threads(1)
-    place = Binder(Site(device="cpu"))
+    binder = Binder(Site(device="cpu"))
     asked = specs(suite.load("demo"), RunOptions(tasks=("snow",), methods=("source", "tent", "sar")))
-    works = [place.bind(spec) for spec in asked]
+    works = [binder.bind(spec) for spec in asked]
     here: dict[str, list[Seconds]] = {work.cell.spec.label: [] for work in works}
     there: dict[str, list[Seconds]] = {work.cell.spec.label: [] for work in works}
     with Workers() as workers:

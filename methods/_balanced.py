@@ -21,7 +21,7 @@ from ._batchnorm import replaced, scaled_and_shifted
 
 
 class Labels(NamedTuple):
-    """The classes of a batch. Which of them occur is read once for all layers: the host waits for a GPU there."""
+    """The classes of a batch. Which ones occur is read once for all layers: the host waits for a GPU to read it."""
 
     each: Tensor  # [B]
     present: Tensor  # classes

@@ -1,7 +1,7 @@
 """Weights in the layout of OpenAI's guided-diffusion (`256x256_diffusion_uncond.pt`) for a diffusers UNet2DModel.
 
-The layout numbers all blocks of a path in a row: `r` residual blocks per level, then one that halves the size. Depth,
-widths and the levels with attention follow from names and shapes. What they cannot show is as in the published
+The layout numbers all blocks of a path in a row: `r` residual blocks per level, then a block that halves the size.
+Depth, widths and the levels with attention follow from names and shapes. What they cannot show is as in the published
 model: attention heads of 64 channels, and residual blocks that change the size themselves.
 """
 
@@ -53,7 +53,7 @@ def converted(state: Mapping[str, Tensor], where: str) -> tuple[dict[str, Any], 
 
 
 def _shape(state: Mapping[str, Tensor], complain: Complain) -> tuple[int, int]:
-    """Residual blocks per level on the way down, and levels: the first output block with two tells."""
+    """Residual blocks per level on the way down, and levels; from the first output block with two residual blocks."""
     blocks = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("output_blocks."))
     doubled = (k for k in range(blocks) if any(f"output_blocks.{k}.{i}.in_layers.0.weight" in state for i in (1, 2)))
     per_level = next(doubled, blocks - 1)

@@ -16,7 +16,7 @@ from torch import Tensor
 def sent(values: Tensor, like: Tensor) -> Tensor:
     """Values made on the CPU, on the device of `like`.
 
-    Through pinned memory: from there the copy takes its place in the GPU's queue, and the host goes on. Any other copy
+    Through pinned memory: such a copy joins the GPU's queue, and the host goes on. Any other copy
     would wait for the work before it.
     """
     if like.device.type != "cuda":

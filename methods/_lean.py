@@ -19,7 +19,7 @@ Forward = Callable[[Tensor], Tensor]
 class Lean:
     """Runs a model with the patches cut away where they no longer matter.
 
-    Any model may come; one that is not a plain class-token ViT runs as it is.
+    Accepts any model; all but plain class-token ViTs run unchanged.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -49,7 +49,7 @@ def _enter_with_class_token(module: nn.Module, args: tuple[Any, ...]) -> tuple[A
 
 
 def _leave_with_class_token(module: nn.Module, args: tuple[Any, ...], sequence: Tensor) -> Tensor:
-    """The block adds its results to all tokens; only in the first place do they belong to the token there."""
+    """Keep the class token: the block adds its result to all tokens, but only the first one is right."""
     return sequence[:, :1]
 
 

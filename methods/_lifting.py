@@ -1,7 +1,7 @@
 """DPAL's dual-path lifting: shift tokens and prediction networks around the blocks of a timm ViT.
 
-The tokens of block l enter it in front of the class token; what comes out of them tells the prediction
-network of that block what the domain shift did, and its answer is subtracted from the class token. Done by
+The tokens of block l enter it in front of the class token. Their outputs show the effect of the domain shift. The
+prediction network of that block reads them, and its answer is subtracted from the class token. Done by
 hooks that live as long as one forward, so timm's own forward, pooling and head do the rest, and the model
 stays usable without the tokens.
 

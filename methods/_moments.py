@@ -1,6 +1,6 @@
 """Statistics of features over many batches, in one pass.
 
-Sums in float64 on the CPU: nothing that matters is lost there, and source images are read once.
+Sums are in float64 on the CPU, where rounding does not matter, and source images are read once.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ weights; the gradient has no part along the logits, so their length is not what 
 Source: Zhang et al., "COME: Test-time Adaption by Conservatively Minimizing Entropy", ICLR 2025
 (BlueWhaleLab/COME). The paper's K is the number of classes, which is the default; the released code has 1000 for
 any number, `opinion_classes=1000`. As released, 1e-7 is added to each share, and a sample is also reliable if it
-has no evidence at all: with logits far below ln K nearly all belongs to not knowing. Departs from the code,
-which gives NaN there: zero logits have no direction and so no gradient, and a logit of 89 or more, whose
-exponential overflows, is a number like others.
+has no evidence at all: with logits far below ln K nearly all belongs to not knowing. Departs from the code
+where it gives NaN: zero logits have no direction and so no gradient, and a logit of 89 or more, whose
+exponential overflows, is treated like any other.
 """
 
 from __future__ import annotations

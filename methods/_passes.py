@@ -31,7 +31,7 @@ class Look(NamedTuple):
 
 
 class Passes:
-    """Runs a model over batches of which only some samples are learned from, as lean as it can be (`_lean.py`)."""
+    """Runs a model over batches where only some samples are learned from, as lean as possible (`_lean.py`)."""
 
     def __init__(self, model: nn.Module, forward: Forward | None = None) -> None:
         self._forward = forward or Lean(model)

@@ -151,7 +151,7 @@ def stage_weights(like: Tensor) -> Tensor:
 
 
 def fingerprint(model: nn.Module, method: str) -> Tensor:
-    """A hash of the frozen part of a model, that tells whether prompts were trained for it."""
+    """A hash of the frozen part of a model: prompts belong to the model that they were trained for."""
     found = hashlib.sha256()
     vit = class_token_vit(model, method)
     for part in (vit.patch_embed, vit.blocks, vit.norm):

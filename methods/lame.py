@@ -96,7 +96,7 @@ def nearest(distances: Tensor, knn: int) -> Tensor:
 
 
 def gaussian(distances: Tensor, knn: int) -> Tensor:
-    """exp(-d^2 / 2 s^2), with s the mean distance to the `knn`-th nearest, of which the first is the image itself."""
+    """exp(-d^2 / 2 s^2), with s the mean distance to the `knn`-th nearest image; the nearest is the image itself."""
     width = distances.topk(min(knn, len(distances)), largest=False).values[:, -1].mean()
     scaled = torch.where(distances == 0, 0.0, distances.square() / (2 * width.square()))
     return (-scaled).exp()

@@ -92,7 +92,7 @@ class T3a(Method):
 
 
 def _supports(features: Tensor, logits: Tensor) -> Supports:
-    # Written as in the released code: where logits are small, only rounding tells entropies apart. Of equal ones the
+    # Written as in the released code: where logits are small, entropies differ by rounding only. Of equal ones the
     # older stay here; the released sort leaves that open.
     logits = logits.float()
     entropies = -(logits.softmax(1) * logits.log_softmax(1)).sum(1)

@@ -38,7 +38,7 @@ def recorded(device: str) -> str:
 
 
 def refuse_missing(gpus: Sequence[int]) -> None:
-    """Refuse GPUs that are not there, as far as is known without CUDA."""
+    """Refuse missing GPUs, as far as is known without CUDA."""
     there = visible()
     missing = [] if there is None else [gpu for gpu in gpus if gpu >= len(there)]
     if missing:

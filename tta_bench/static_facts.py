@@ -32,7 +32,7 @@ def _assigned(body: list[ast.stmt]) -> dict[str, Any]:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and isinstance(targets[0], ast.Name):
             try:
                 found.setdefault(targets[0].id, ast.literal_eval(node.value))
-            except ValueError:  # computed: only importing it would tell
+            except ValueError:  # computed: only an import would show it
                 continue
     return found
 
@@ -44,7 +44,7 @@ def _tree(module: str) -> ast.Module:
 
 @cache
 def published_settings(method: str) -> dict[str, Any]:
-    """The constant defaults of an installed method's settings; empty for one that is not installed."""
+    """The constant defaults of a method's settings; empty if the method is not installed."""
     entry = next((e for e in metadata.entry_points(group="tta_bench.methods") if e.name == method), None)
     return defaults(entry.module, entry.attr) if entry else {}
 

@@ -66,18 +66,18 @@ def overhead(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]
 
 
 def steps(work: Work, *, watched: bool) -> Step:
-    session = Adapter(work.setup)
+    adapter = Adapter(work.setup)
     ready = [batch.clone() for batch in batches(work.stream.images, work.stream.batches(BATCH), CPU)]
 
     def bare(number: int) -> float:
         start = time.perf_counter()
-        session.adapt(ready[number])
+        adapter.adapt(ready[number])
         return time.perf_counter() - start
 
     def as_the_runner_does(number: int) -> float:
         start = time.perf_counter()
-        with CostCounter(session.model), Stopwatch(CPU):
-            session.adapt(ready[number])
+        with CostCounter(adapter.model), Stopwatch(CPU):
+            adapter.adapt(ready[number])
         return time.perf_counter() - start
 
     return as_the_runner_does if watched else bare

@@ -57,7 +57,7 @@ def test_what_a_worker_learns_is_kept(small_suite: Path, workers: Workers) -> No
 
 
 def test_a_killed_worker_gets_a_second_chance(small_suite: Path, tmp_path: Path) -> None:
-    place = Binder(ISOLATED)
+    binder = Binder(ISOLATED)
     (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
     deaths = []
 
@@ -68,8 +68,8 @@ def test_a_killed_worker_gets_a_second_chance(small_suite: Path, tmp_path: Path)
             for pid, _ in warm:
                 os.kill(pid, signal.SIGKILL)
 
-    record, _ = run_at(work, place, kill_once)
-    place.workers.close()
+    record, _ = run_at(work, binder, kill_once)
+    binder.workers.close()
     assert deaths
     assert (record.status, record.scores.samples) == ("done", 64)
     time.sleep(0.1)
@@ -88,9 +88,9 @@ def children() -> list[tuple[int, str]]:
 def test_a_time_limit_may_be_months(small_suite: Path) -> None:
     """The system's timers overflow after 25 days."""
     (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
-    place = Binder(replace(ISOLATED, time_limit=1000 * 3600.0))
-    with closing(place.workers):
-        record, _ = run_at(work, place, time_limit=1000 * 3600.0)
+    binder = Binder(replace(ISOLATED, time_limit=1000 * 3600.0))
+    with closing(binder.workers):
+        record, _ = run_at(work, binder, time_limit=1000 * 3600.0)
     assert (record.status, record.reason) == ("done", "")
 
 
@@ -144,10 +144,10 @@ def test_an_error_of_the_watcher_is_not_the_methods(
 ) -> None:
     store = Store.create(tmp_path / "run", "small")
     asked = requests(small_suite, methods=("source", "tent"), limit=64, tasks=("contrast",))
-    place = Binder(replace(ISOLATED, in_process=in_process))
+    binder = Binder(replace(ISOLATED, in_process=in_process))
     monkeypatch.setattr(CellAlarm, "_say_collapse", lambda alarm, found: alarm._watcher.on_warning("collapsed"))
-    with closing(place.workers), pytest.raises(BrokenPipeError, match="my progress bar"):
-        run_left(asked, place, store, Broken(on))
+    with closing(binder.workers), pytest.raises(BrokenPipeError, match="my progress bar"):
+        run_left(asked, binder, store, Broken(on))
     assert [record.status for record in store.records()] == ["done"] * (on == "warning"), "Source gives no warning"
 
 
@@ -163,9 +163,9 @@ def test_an_expensive_method_may_take_longer(method: str, times: float) -> None:
 def test_a_batch_may_take_its_share_of_the_cells_limit(small_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execute, "PATIENCE", 0.01)
     (work,) = works(small_suite, methods=("source",), limit=64, tasks=("contrast",))
-    place = Binder(ISOLATED)
-    with closing(place.workers):
-        record, _ = run_at(work, place, time_limit=300.0)
+    binder = Binder(ISOLATED)
+    with closing(binder.workers):
+        record, _ = run_at(work, binder, time_limit=300.0)
     assert record.status == "done"
 
 
@@ -194,10 +194,10 @@ def test_predictions_are_those_of_a_run_in_one_process(small_suite: Path, tmp_pa
     asked = requests(small_suite, methods=("source", "tent"), limit=64)
     found = []
     for name, is_alone in (("one", True), ("two", False)):
-        place = Binder(Site(device="cpu", in_process=is_alone))
+        binder = Binder(Site(device="cpu", in_process=is_alone))
         store = Store.create(tmp_path / name, "small")
-        records = run_left(asked, place, store, Watcher())
-        place.workers.close()
+        records = run_left(asked, binder, store, Watcher())
+        binder.workers.close()
         found.append([store.predictions(record) for record in records.values()])
     for one, two in zip(*found, strict=True):
         assert np.array_equal(one.confidence, two.confidence)

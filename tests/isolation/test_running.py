@@ -24,13 +24,13 @@ def one(small_suite: Path, scenario: str, method: str = "tent", limit: int = 48)
 
 def by_hand(work: Work, resets: set[int], freeze: int | None = None) -> list[float]:
     """Confidences of a method that is reset before these batches and only predicts after so many images."""
-    session, found, images = Adapter(work.setup), list[float](), 0
+    adapter, found, images = Adapter(work.setup), list[float](), 0
     for number, positions in enumerate(work.stream.batches(SIZE)):
         batch = torch.from_numpy(work.stream.images.read(positions)).float() / 255
         if number in resets:
-            session.method.reset()
+            adapter.method.reset()
         frozen = freeze is not None and images >= freeze
-        logits = session.method.predict(batch) if frozen else session.adapt(batch)
+        logits = adapter.method.predict(batch) if frozen else adapter.adapt(batch)
         found += logits.softmax(1).amax(1).tolist()
         images += len(batch)
     return found

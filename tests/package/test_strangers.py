@@ -229,7 +229,7 @@ def test_manifests_are_checked(tmp_path: Path) -> None:
     assert finding.text == "belongs to suite 's', its folder to 't'"
 
 
-@pytest.mark.parametrize("name", ["cells", "claims", "commands", "jobs", "known", "prepared", "warnings"])
+@pytest.mark.parametrize("name", ["cells", "claims", "commands", "jobs", "keys", "prepared", "warnings"])
 def test_a_run_does_not_write_through_links(name: str, tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     Store.create(folder, "s")

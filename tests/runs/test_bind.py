@@ -79,9 +79,9 @@ def test_folders_are_listed_once_whatever_the_methods_and_tasks(
     monkeypatch.setattr(on_disk, "list_classes", counting)
     model = f"test_vit={tmp_path / 'vit.safetensors'}"
     site = Site(data_root=tmp_path, device="cpu")
-    place = Binder(site)
+    binder = Binder(site)
     for spec in requests(tmp_path / "suite.yaml", model=model, seeds=(0, 1)):
-        place.bind(spec)
+        binder.bind(spec)
     assert sorted(listed) == ["ImageNet-val", "fog", "snow"]
 
 
@@ -89,11 +89,11 @@ def test_images_that_are_no_longer_kept_are_freed(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(binding, "KEPT_SETS", 1)
     trees.cifar_c(tmp_path, corruptions=("fog", "snow"))
     (tmp_path / "suite.yaml").write_text(CIFAR)
-    place = Binder(Site(data_root=tmp_path, device="cpu"))
+    binder = Binder(Site(data_root=tmp_path, device="cpu"))
 
     def bound(spec: CellSpec) -> weakref.ref[ImageSet]:
-        place.bind(spec)
-        return weakref.ref(place.parts(spec)[0].images)
+        binder.bind(spec)
+        return weakref.ref(binder.parts(spec)[0].images)
 
     walk = {"scenario": scenario_of("ccc", {"length": 128}), "methods": ("source",), "seeds": (0, 1)}
     asked = [*requests(tmp_path / "suite.yaml"), *requests(Path("digits-c-5"), **walk)]
@@ -128,8 +128,8 @@ def test_a_short_stream_builds_no_cache_of_all_images(tmp_path: Path, limit: int
     (tmp_path / "suite.yaml").write_text(IMAGENET.replace("none", "vit_tiny_patch16_224"))
     (spec,) = requests(tmp_path / "suite.yaml", methods=("source",), tasks=("fog",), limit=limit)
     images = trees.partial("imagenet-c", tmp_path, severity=5).open("fog")
-    place = Binder(Site(data_root=tmp_path, device="cpu", cache=tmp_path / "cache"))
-    assert (place._cached(spec, images, "fog", "fog", binding.ignore) is not images) == is_cached
+    binder = Binder(Site(data_root=tmp_path, device="cpu", cache=tmp_path / "cache"))
+    assert (binder._cached(spec, images, "fog", "fog", binding.ignore) is not images) == is_cached
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_an_error_names_its_row(small_suite: Path, row: str, model: str, error: 
 def test_a_process_whose_workers_compute_keeps_no_weights(small_suite: Path, in_process: bool) -> None:
     spec = requests(small_suite, methods=("tent",), limit=32)[0]
     site = Site(device="cpu", in_process=in_process)
-    place = Binder(site, Workers())
-    place.refuse_unfit([spec])
+    binder = Binder(site, Workers())
+    binder.refuse_unfit([spec])
     for _ in range(2):
-        assert {p.device.type for p in place.model(spec).network.parameters()} == {"cpu" if in_process else "meta"}
-        assert place.bind(spec).cell == Binder(site).bind(spec).cell
+        assert {p.device.type for p in binder.model(spec).network.parameters()} == {"cpu" if in_process else "meta"}
+        assert binder.bind(spec).cell == Binder(site).bind(spec).cell
     assert {p.device.type for p in Binder(site).model(spec).network.parameters()} == {"cpu"}

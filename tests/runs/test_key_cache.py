@@ -56,7 +56,7 @@ def _site(home: Path) -> Site:
 
 def _forget() -> None:
     """Drop what a new process would not know."""
-    for kept in (found._dataset, found._place, code.code_hash, code.harness_hash):
+    for kept in (found._dataset, found._path_stamp, code.code_hash, code.harness_hash):
         kept.cache_clear()
 
 
@@ -112,7 +112,7 @@ def test_other_code_is_noticed(done: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_damaged_or_lost_file_of_keys_only_costs_time(done: Path) -> None:
-    (notes,) = (done / "run" / "known").glob("*.jsonl")
+    (notes,) = (done / "run" / "keys").glob("*.jsonl")
     notes.write_text(notes.read_text()[:-20])
     assert count(done) == 1
     notes.write_text('{"spec": 3}\n[]\nnonsense\n')

@@ -20,12 +20,13 @@ from tests.support.cli import Cli
 from tests.support.honest import forge, honest_record, honest_run
 from tests.support.records import changed, changed_cell, keep
 from tta_bench.errors import UserError
-from tta_bench.measure.metrics import scores_of
+from tta_bench.measure import verified
+from tta_bench.measure.metrics import contradiction, scores_of
 from tta_bench.records.predictions import Predictions
 from tta_bench.records.record import Record
 from tta_bench.records.store import Store
 from tta_bench.suites import suite as suites
-from tta_bench.verify import reference
+from tta_bench.verify import folders, reference
 from tta_bench.verify.findings import CHECKS, Audit
 from tta_bench.verify.folders import verify
 
@@ -49,6 +50,22 @@ def test_an_honest_folder_holds(tmp_path: Path) -> None:
     assert audit.failures == []
     assert {finding.check for finding in audit.findings if finding.verdict == "holds"} == {*WITHOUT_DATA, "source"}
     assert len(found) == 2
+
+
+def test_scores_are_computed_once_for_records_and_tables(tmp_path: Path, cli: Cli, monkeypatch: Any) -> None:
+    store, computed = honest_run(tmp_path / "run"), Counter[str]()
+    assert cli("report", store.folder)[0] == 0
+
+    def noted(record: Record, predictions: Predictions) -> str:
+        computed[record.label] += 1
+        return contradiction(record, predictions)
+
+    monkeypatch.setattr(verified, "_sound", set())
+    for module in (verified, folders):
+        monkeypatch.setattr(module, "contradiction", noted, raising=False)
+    audit, _ = verify([store.folder])
+    assert any(finding.check == "tables" for finding in audit.findings)
+    assert computed == {record.label: 1 for record in store.records()}
 
 
 @pytest.mark.parametrize(("process", "verdict"), [("worker", "holds"), ("host", "not checked"), (None, "not checked")])

@@ -98,7 +98,7 @@ def describe(cls: type) -> list[Key]:
 
 
 def json_schema(cls: type) -> dict[str, Any]:
-    """The JSON schema of what `read` accepts for a dataclass; unknown keys are refused there, too."""
+    """The JSON schema of what `read` accepts for a dataclass; it refuses unknown keys, too."""
     # JavaScript's `$` is the end of the text, which Python calls \Z.
     schema: dict[str, Any] = json.loads(json.dumps(msgspec.json.schema(cls)).replace(r"\\Z", "$"))
     for part in schema.get("$defs", {}).values():
@@ -141,7 +141,7 @@ def shown(wrong: object) -> str:
 
 
 def _refuse_bad_keys(hint: Any, content: object, where: str, also: tuple[str, ...] = ()) -> None:
-    """Refuse unknown keys, which msgspec ignores, and missing keys, of which it names only the first."""
+    """Refuse unknown keys, which msgspec ignores, and name all missing keys; msgspec names only the first."""
     if not _holds_dataclass(hint):
         return
     hint, _ = _bare(hint)
@@ -162,7 +162,7 @@ def _refuse_bad_keys(hint: Any, content: object, where: str, also: tuple[str, ..
 
 
 def _culprit(hint: Any, content: object, where: str) -> tuple[str, Any, object]:
-    """Find the innermost wrong value: its place, what is expected there, and the value."""
+    """Find the innermost wrong value: its path, the expected type, and the value."""
     for inner, entry, place in _parts(hint, content, where):
         try:
             msgspec.convert(entry, inner)

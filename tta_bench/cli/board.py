@@ -78,10 +78,10 @@ def run_check(args: argparse.Namespace) -> int:
     if args.by and not args.rerun:
         raise UserError("--by requires --rerun N: it notes who ran cells again")
     console = options.console()
-    place = args.board or (BOARD if BOARD.is_dir() else None)
+    board = args.board or (BOARD if BOARD.is_dir() else None)
     own = args.submission.resolve()
     # An entry that is on the board already is compared with the others; it cannot be compared with itself.
-    others = [old for old in read_board(place) if old.folder.resolve() != own] if place else []
+    others = [old for old in read_board(board) if old.folder.resolve() != own] if board else []
     review, found = check(args.submission, others, args.data_root, args.weights)
     if args.rerun and found:
         _rerun(args, review, found, console)

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     wanted = ("tasks", "methods", "cost", "setting", "block", "where")
     given = {name: getattr(args, name) for name in wanted if getattr(args, name) is not None}
     folder = run_folder(args.dir)
-    stem, chosen = place(args.out or folder_below(folder, "figures") / args.kind, args.format)
+    stem, chosen = stem_and_formats(args.out or folder_below(folder, "figures") / args.kind, args.format)
     with style.house_style():
         found, figure = kinds.make(args.kind, folder, given)
         with writing(stem, ": choose another --out"):
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def place(out: Path, chosen: tuple[str, ...] | None) -> tuple[Path, tuple[str, ...]]:
+def stem_and_formats(out: Path, chosen: tuple[str, ...] | None) -> tuple[Path, tuple[str, ...]]:
     """The file's name without suffix, and its formats: the given ones, else the suffix's, else png and svg."""
     suffix = out.suffix.removeprefix(".")
     if suffix in FORMATS:

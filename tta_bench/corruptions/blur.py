@@ -57,8 +57,8 @@ def glass_blur(image: Image, row: Row, rng: Chance) -> Image:
 def _copied_from(height: int, width: int, reach: int, rng: Chance) -> NDArray[np.int64]:
     """For each pixel of all images, the pixel whose colour it has after one pass, exactly as after the loop.
 
-    The loop runs from the last pixel to the first, so a pixel that copies from a later one takes what was copied
-    there before. Following such chains by doubling (each pixel jumps to where its neighbour's chain has reached)
+    The loop runs from the last pixel to the first, so a pixel that copies from a later one takes a colour that was
+    itself copied. Following such chains by doubling (each pixel jumps to where its neighbour's chain has reached)
     needs a handful of look-ups, where the loop needs one step per pixel.
     """
     inner = np.s_[..., reach + 1 : height - reach + 1, reach + 1 : width - reach + 1]

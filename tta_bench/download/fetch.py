@@ -1,4 +1,4 @@
-"""Fetches one published file into the data root: downloads, checks and unpacks it, and only then moves it there.
+"""Fetches one published file into the data root: downloads, checks and unpacks it before moving it into place.
 
 <folder of the target>/.downloads/<file>.part      what has arrived; a later call continues it
 <folder of the target>/.downloads/<file>.unpacked  the folder in which it is unpacked
@@ -183,7 +183,7 @@ def _install(file: PublishedFile, part: Path, target: Path, on_progress: OnProgr
 
 
 def _move(path: Path, target: Path) -> None:
-    """Rename, but never replace what another process has put there meanwhile."""
+    """Rename, but never replace a file that another process has made meanwhile."""
     if os.path.lexists(target):
         raise UserError(f"{target} appeared meanwhile and is left unchanged")
     path.rename(target)

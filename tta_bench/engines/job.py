@@ -33,7 +33,7 @@ class Entry:
     """A cell of a job. A worker refuses it on a machine where it would be another cell."""
 
     spec: CellSpec
-    cost: float  # seconds if earlier records tell, else relative to Source
+    cost: float  # seconds if earlier records have them, else relative to Source
     identity: Hash  # of the cell: its key without the device
     hashes: dict[str, str]  # of code, weights and images, to say what differs
     before: str = ""  # when the record was finished that this cell replaces, since it failed or is damaged
@@ -67,7 +67,7 @@ class Job:
 
 
 class Handle(dict[str, Any]):
-    """How an engine finds a job's workers; an entry that is not there is a damaged file, in one line."""
+    """How an engine finds a job's workers; UserError for a missing entry."""
 
     def __init__(self, content: dict[str, Any], file: Path) -> None:
         super().__init__(content)
@@ -81,7 +81,7 @@ class JobFolder(JobFiles):
     """One job of a run folder."""
 
     def __init__(self, store: Store, name: str = "") -> None:
-        """Without a name it gets one that no other job has."""
+        """Without a name it gets a new, unique one."""
         self.store = store
         self.name = name or f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}-{os.getpid()}"
         super().__init__(store, self.name)

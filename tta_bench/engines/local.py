@@ -71,7 +71,7 @@ class Local(Engine):
             in_process = job.read().at.in_process if len(served) < workers else False
             for index in range(len(served), workers):
                 served.append(self._start(job, index, in_process=in_process))
-        except BaseException:  # nobody would know of those that have a job already
+        except BaseException:  # no file names the workers that have a job already
             self._ready = served
             self.close()
             raise
@@ -187,7 +187,7 @@ def _refusing() -> Iterator[None]:
 
 
 def _started(pid: int) -> str:
-    """When a process started, as its system counts it: tells it from a later one with its number. Empty if gone."""
+    """When a process started, by the system's clock: its number may be used again. Empty if it has ended."""
     if Path("/proc/self/stat").exists():
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A run whose checks have passed, and whose folder is there."""
+    """A run whose checks have passed and whose folder exists."""
 
     suite: Suite
     requests: list[CellSpec]
@@ -83,7 +83,7 @@ def run_here(
 def start(
     options: RunOptions, command: list[str], wanted: Requested | None = None, *, forks: bool = False
 ) -> Iterator[Run]:
-    """Check a run and create its folder; `command` is noted there. `wanted` replaces what the options request.
+    """Check a run, create its folder and note `command` in it. `wanted` replaces what the options request.
 
     With `forks` this process holds nothing but tta-bench, so that its first workers may be copies of it.
     """

@@ -125,7 +125,7 @@ def checked_labels(labels: Any, images: int, classes: int, where: str) -> Labels
 def prepared_model(
     model: nn.Module, method: object, mean: Sequence[float] | None, std: Sequence[float] | None
 ) -> SourceModel:
-    """A copy of the model to take fresh copies of; one that a built method works on is reset first."""
+    """A copy of the model, from which fresh copies are made; the model of a built method is reset first."""
     if not isinstance(model, nn.Module):
         raise UserError(f"model: expected an nn.Module, got {type(model).__name__}")
     if (mean is None) != (std is None):
@@ -150,7 +150,7 @@ def _per_channel(name: str, values: Sequence[float] | None) -> tuple[float, ...]
 
 
 def class_count(model: SourceModel, images: Tensor, device: torch.device) -> int:
-    """How many classes a model tells apart, by its logits of a batch; UserError for any other output."""
+    """The number of a model's classes, from its logits of a batch; UserError for any other output."""
     channels = images.shape[1]
     if len(model.mean) not in (0, channels) or len(model.std) not in (0, channels):
         raise UserError(f"mean and std: expected {channels} numbers each, got {len(model.mean)} and {len(model.std)}")

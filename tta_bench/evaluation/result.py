@@ -126,7 +126,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class BrokenStream(UserError):
-    """The batches went wrong on their way: `done` holds the evaluation of those before, None if there are none."""
+    """The caller's batches failed midway: `done` evaluates the batches before that; None if there are none."""
 
     def __init__(self, text: str, done: Evaluation | None) -> None:
         super().__init__(text)

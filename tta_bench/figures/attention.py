@@ -17,7 +17,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Attention:
-    """Maps of all inspected images, of which `examples` are drawn."""
+    """Maps of all inspected images; the figure draws `examples`."""
 
     method: str
     examples: list[Example]

@@ -30,7 +30,7 @@ def read(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()
 def on_common_tasks(found: Comparison) -> tuple[Comparison, list[str]]:
     """The rows on the tasks that every seed of every row has done, and a note if these are not all.
 
-    Rows of which nothing is done do not count. Unchanged if the others have no task in common.
+    Ignores rows without a finished cell. Unchanged if the others have no task in common.
     """
     begun = [row for row in found.rows if row.done]
     common = [

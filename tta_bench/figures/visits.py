@@ -84,7 +84,7 @@ def _some(lines: list[VisitLine], folder: Path) -> tuple[VisitLine, ...]:
 def _accuracies(row: Row, number: int, tasks: Sequence[str], store: Store) -> NDArray[np.float64]:
     record = row.done[number]
     if record.cell.spec.limit is not None:
-        raise UserError("visits are counted by images, of which --limit takes others at each: run without --limit")
+        raise UserError("--limit keeps other images at each visit, so visits cannot be compared: run without --limit")
     known, clean = list(record.cell.spec.tasks), visits.clean_task(record)
     require_known(tasks, known, "no task")
     chosen = [known.index(task) for task in tasks] or [i for i in range(len(known)) if i != clean]

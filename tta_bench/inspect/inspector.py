@@ -86,15 +86,15 @@ def _one_stream(work: Work, originals: ImageSet | None, images: int) -> Arrays:
 def _inspect_batches(work: Work, originals: ImageSet | None) -> Iterator[Arrays]:
     """Adapt batch by batch; after each, capture its features with the updated weights."""
     setup = work.setup
-    source, session = setup.model.fresh(setup.device, setup.class_mask), Adapter(setup)
+    source, adapter = setup.model.fresh(setup.device, setup.class_mask), Adapter(setup)
     if work.source_images is not None:
         batches = source_batches(work.source_images, setup, work.workers)
-        session.prepare(batches, source_labels(work.source_images, setup))
-    method, adapted = session.method, session.model
+        adapter.prepare(batches, source_labels(work.source_images, setup))
+    method, adapted = adapter.method, adapter.model
     order = list(work.stream.batches(setup.batch_size))
     with closing(read(work.stream.images, order, setup.device, work.workers)) as batches:
         for positions, batch in zip(order, batches, strict=True):
-            session.adapt(batch)
+            adapter.adapt(batch)
             captured = probe.capture(adapted, method.features, batch)
             clean = _clean_attention(source, originals, positions, work)
             yield {

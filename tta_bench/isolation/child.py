@@ -1,6 +1,6 @@
-"""A worker process: adapts for a host in another process, one job after the other.
+"""A worker process: adapts for a host in another process, one cell after the other.
 
-It has the model and the method. Images come from the host batch by batch, and labels stay there.
+It has the model and the method. The host sends images batch by batch and keeps the labels.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tta_bench.isolation.adapter import start
 from tta_bench.isolation.logits import Answer
 from tta_bench.isolation.messages import (
     Answered,
+    Assignment,
     Batch,
     CodeChanged,
     End,
     Finished,
-    Job,
     Learned,
     NextBatch,
     NextSource,
@@ -53,23 +53,23 @@ TRACE = 20_000  # characters of a traceback that are kept
 class RemoteHost:
     """The host, as seen from the worker."""
 
-    def __init__(self, connection: Connection, memory: int, job: Job, batch_size: int) -> None:
+    def __init__(self, connection: Connection, memory: int, assignment: Assignment, batch_size: int) -> None:
         self._connection = connection
         self._file = memory
         self._memory = np.empty(0, np.uint8)
-        self._job = job
+        self._assignment = assignment
         self._batch_size = batch_size
 
     def known(self) -> tuple[State, Cost] | None:
-        if self._job.known is None or self._job.cost is None:
+        if self._assignment.known is None or self._assignment.cost is None:
             return None
-        return load(self._job.known), Cost(**self._job.cost)
+        return load(self._assignment.known), Cost(**self._assignment.cost)
 
     def source(self) -> Iterator[Tensor] | None:
-        return self._batches(NextSource(0)) if self._job.needs_source else None
+        return self._batches(NextSource(0)) if self._assignment.needs_source else None
 
     def source_labels(self) -> Iterator[Tensor]:
-        labels = torch.from_numpy(np.frombuffer(self._job.source_labels, np.int64).copy())
+        labels = torch.from_numpy(np.frombuffer(self._assignment.source_labels, np.int64).copy())
         return iter(labels.split(self._batch_size))
 
     def batches(self) -> Iterator[Tensor]:
@@ -91,7 +91,7 @@ class RemoteHost:
         self.send(ask)
         while True:
             message = messages.to_worker.decode(self._connection.recv_bytes())
-            if isinstance(message, Job) or message.reader != ask.reader:
+            if isinstance(message, Assignment) or message.reader != ask.reader:
                 continue  # requested by a method that then stopped reading source images
             if isinstance(message, End):
                 return
@@ -112,23 +112,23 @@ def serve(connection: Connection, memory: int) -> None:
             content = connection.recv_bytes()
         except (EOFError, OSError):
             return
-        job = messages.to_worker.decode(content)
-        if isinstance(job, Job):  # others were sent to a job that failed meanwhile
-            _work(job, connection, memory)
+        assignment = messages.to_worker.decode(content)
+        if isinstance(assignment, Assignment):  # others were sent to one that failed meanwhile
+            _work(assignment, connection, memory)
 
 
-def _work(job: Job, connection: Connection, memory: int) -> None:
-    setup = pickle.loads(job.setup)
-    host = RemoteHost(connection, memory, job, setup.batch_size)
+def _work(assignment: Assignment, connection: Connection, memory: int) -> None:
+    setup = pickle.loads(assignment.setup)
+    host = RemoteHost(connection, memory, assignment, setup.batch_size)
     try:
-        model = _model(job.model)
-        if model.weights_hash != job.weights:
-            raise UserError(f"model '{job.model}' changed while the run was starting: start it again")
-        if _imported_code(setup.method) != job.method_code:
+        model = _model(assignment.model)
+        if model.weights_hash != assignment.weights:
+            raise UserError(f"model '{assignment.model}' changed while the run was starting: start it again")
+        if _imported_code(setup.method) != assignment.method_code:
             host.send(CodeChanged())
             return
         start(setup)
-        _warm_up(job.model, setup.device)
+        _warm_up(assignment.model, setup.device)
         files = Counter(open_files())
         measured = adapt(replace(setup, model=model), host)
         if left := sorted((Counter(open_files()) - files).elements()):
@@ -170,5 +170,5 @@ def main(connection: int, memory: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     try:
         serve(Connection(connection), memory)
-    except OSError:  # a method closed the connection, or the host is gone: there is nobody to tell
+    except OSError:  # a method closed the connection, or the host has ended: nobody reads the error
         os._exit(1)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class Job(msgspec.Struct, tag=True):
+class Assignment(msgspec.Struct, tag=True):
     """To a worker: adapt one method to one stream."""
 
     setup: bytes  # a pickled Setup without its model
@@ -27,7 +27,7 @@ class Job(msgspec.Struct, tag=True):
 class Batch(msgspec.Struct, tag=True):
     """To a worker: the next batch is at this place of the shared memory."""
 
-    reader: int  # the one that asked
+    reader: int  # the reader that asked
     offset: int
     shape: list[int]
     memory: int  # size of the shared memory, which may have grown
@@ -48,7 +48,7 @@ class NextSource(msgspec.Struct, tag=True):
 class NextBatch(msgspec.Struct, tag=True):
     """From a worker: send the next batch of the stream."""
 
-    reader: int  # tells its batches from those that an earlier reader asked for and left
+    reader: int  # an earlier reader may have stopped with a batch on its way
 
 
 class Learned(msgspec.Struct, tag=True):
@@ -84,7 +84,7 @@ class Raised(msgspec.Struct, tag=True):
     is_expected: bool  # CellFailed or UserError: the line says everything
 
 
-ToWorker = Job | Batch | End
+ToWorker = Assignment | Batch | End
 FromWorker = NextSource | NextBatch | Learned | Answered | Finished | CodeChanged | Raised
 
 encode = msgspec.msgpack.encode

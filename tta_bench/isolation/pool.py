@@ -26,11 +26,11 @@ from tta_bench.errors import CellFailed, RunStopped
 from tta_bench.isolation import messages, processes
 from tta_bench.isolation.messages import (
     Answered,
+    Assignment,
     Batch,
     CodeChanged,
     End,
     Finished,
-    Job,
     Learned,
     NextBatch,
     NextSource,
@@ -61,7 +61,7 @@ class MethodRaised(CellFailed):
 
 
 class Workers:
-    """The workers of one run: at most one that is warm, and one spare."""
+    """The workers of one run: at most one warm worker and one spare."""
 
     def __init__(self, *, forks: bool = False) -> None:
         """With `forks` the first one is a copy of this process, which must not hold labels yet."""
@@ -70,7 +70,7 @@ class Workers:
         self._spare: Worker | None = None  # has run nothing
 
     def warm_up(self) -> None:
-        """Start the first worker: a copy that shares this process's torch, or one that imports it meanwhile."""
+        """Start the first worker: a copy that shares this process's torch, or a new process that imports it."""
         self._spare = self._spare or Worker(forks=self._forks)
 
     def adapt(self, host: WorkHost, time_limit: float | None = None, patience: float = PATIENCE) -> Measured:
@@ -125,7 +125,7 @@ class Worker:
         needs_source = host.work.source_images is not None
         source, batches = host.source() if needs_source else None, host.batches()
         deadline = None
-        self._send(_job(host, needs_source=needs_source))
+        self._send(_assignment(host, needs_source=needs_source))
         while True:
             message = self._receive(deadline, time_limit, patience)
             if deadline is None and time_limit is not None:
@@ -213,14 +213,14 @@ class _Memory:
         os.close(self.file)
 
 
-def _job(host: WorkHost, *, needs_source: bool) -> Job:
+def _assignment(host: WorkHost, *, needs_source: bool) -> Assignment:
     import numpy as np
     from safetensors.torch import save
 
     setup = host.work.setup
     known = host.known() if needs_source else None
     labels = [batch.numpy() for batch in host.source_labels()] if needs_source else []
-    return Job(
+    return Assignment(
         setup=pickle.dumps(replace(setup, model=None)),  # type: ignore[arg-type]
         model=setup.model_name,
         weights=setup.model.weights_hash,

@@ -1,7 +1,7 @@
 """A second witness of what a method computes: torch's dispatcher sees every matrix product, wherever it is called from.
 
-Passes are counted at the model's entrance (cost.py). A method that computes with a copy of the model, calls blocks
-directly, or uses another network is not counted there, but its floating-point operations (FLOPs) are.
+Passes are counted at the model's entrance (cost.py). That count misses work with a copy of the model, with single
+blocks or with another network. Floating-point operations (FLOPs) show it.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def scores_of(predictions: Predictions, tasks: Sequence[str]) -> Scores:
 
 
 def _open(predictions: Predictions, tasks: Sequence[str]) -> dict[str, dict[str, float]]:
-    """What tells known from unknown images, task by task."""
+    """How well scores separate known from unknown images, task by task."""
     if predictions.unknown is None:
         return {}
     parts = {name: predictions.of_task(number) for number, name in enumerate(tasks)}

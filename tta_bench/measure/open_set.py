@@ -1,4 +1,4 @@
-"""How well scores tell images of known classes from images of unknown ones, from stored predictions alone.
+"""How well scores separate images of known and of unknown classes, from stored predictions alone.
 
 A score is higher for known classes. Published code takes the maximum of the softmax, the negative entropy, the energy
 (the log of the summed exponentials of the logits), or a score of the method itself.

@@ -13,7 +13,7 @@ _sound: set[tuple[str, str, str]] = set()  # cell, predictions and scores that a
 def verified(record: Record, store: Store) -> tuple[Predictions, str]:
     """A finished cell's predictions, and how its scores differ from theirs; empty if they agree.
 
-    UserError if the file is not the one that the record names.
+    UserError if the file does not match the digest in the record.
     """
     predictions = store.predictions(record)
     name = record.cell.key, record.predictions, repr(record.scores)

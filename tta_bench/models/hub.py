@@ -81,7 +81,7 @@ def _in_folder(folder: Path, *files: str) -> Path | None:
 
 
 def _cached(repository: str, revision: str) -> tuple[Path, ...]:
-    """The files of a repository in the cache, found without the hub's client; none if they are not all there."""
+    """The files of a repository in the cache, found without the hub's client; none if one is missing."""
     home = hub_folder(repository)
     try:
         commit = (home / "refs" / revision).read_text().strip()

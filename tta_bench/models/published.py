@@ -1,7 +1,7 @@
 """What is published about source models that people use: a table of facts, in published.csv.
 
 Accuracies, licences and addresses are as the models' authors state them: in a model card of the hub, in RobustBench's
-table, in the metadata of torchvision and timm. An empty value is one that they do not state.
+table, in the metadata of torchvision and timm. A value that they do not state is empty.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def pick(rest: str) -> PackagedModel:
 
 
 def _cached(name: str) -> tuple[Path, ...]:
-    """Every file in torch's cache that may hold the weights, and one that changes with torchvision's defaults.
+    """Every file in torch's cache that may hold the weights, and a file that changes with torchvision's defaults.
 
     Only torchvision itself, which takes seconds to import, knows which of them it is.
     """
@@ -126,7 +126,7 @@ def _entry(name: str, weights: str, path: Path | None) -> Any:
 
 
 def _downloaded(name: str, entry: Any) -> Path:
-    """The published file in torch's cache; downloaded if it is not there, and kept only if its checksum is right."""
+    """The published file in torch's cache; downloaded if it is missing, and kept only if its checksum is right."""
     from torch import hub
 
     from tta_bench.models.weights import refuse_missing_network

@@ -143,7 +143,7 @@ def _from_state(name: str, path: Path) -> nn.Module:
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file or of one that torch wrote, without the wrappers that training scripts add."""
+    """The tensors of a .safetensors or torch file, without the wrappers that training scripts add."""
     content: Any
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError

@@ -39,7 +39,7 @@ def shipped_suite(name: str, kind: object, tasks: tuple[str, ...]) -> Suite | No
 
 
 def is_anothers(name: str, kind: object, tasks: tuple[str, ...]) -> bool:
-    """Whether a suite only has the name of one that ships with tta-bench: published numbers are not for it."""
+    """Whether a suite shares only its name with a packaged suite: published numbers do not apply to it."""
     return name in suites.names() and shipped_suite(name, kind, tasks) is None
 
 

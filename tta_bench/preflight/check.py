@@ -122,13 +122,13 @@ def _try_methods(found: CheckResults, rows: Sequence[Row], probe: CellSpec, bind
         )
         if not has_device:
             return "not tried, the device is not available"
-        session = Adapter(binder.setup(spec), shares_weights=is_slow)
-        adapted = f"adapts {sum(t.numel() for t in session.method.adapted_parameters().values()):,} numbers"
+        adapter = Adapter(binder.setup(spec), shares_weights=is_slow)
+        adapted = f"adapts {sum(t.numel() for t in adapter.method.adapted_parameters().values()):,} numbers"
         if is_slow:
             return f"{adapted}; not tried, {numbers:,} weights are slow on a CPU"
-        if not has_images or (session.method.needs_source and not has_source):
+        if not has_images or (adapter.method.needs_source and not has_source):
             return f"{adapted}; not tried, its images are missing"
-        return f"{adapted}; tried on {try_out(binder.bind(spec), session)}"
+        return f"{adapted}; tried on {try_out(binder.bind(spec), adapter)}"
 
     for row in rows:
         found.note(f"{row.label} on {model.name}", lambda row=row: attempt(row), str)  # type: ignore[misc]

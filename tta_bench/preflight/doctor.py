@@ -163,13 +163,13 @@ def _logits(spec: CellSpec, device: str, network: nn.Module | None = None) -> Te
         work = shared_binder(Site(device=device)).bind(spec)
         model = work.setup.model
         setup = replace(work.setup, model=model if network is None else replace(model, network=network))
-        session = Adapter(setup)
+        adapter = Adapter(setup)
         if work.source_images is not None:
             few = list(islice(source_batches(work.source_images, setup, 0), SOURCE))
-            session.prepare(few, list(islice(source_labels(work.source_images, setup), SOURCE)))
+            adapter.prepare(few, list(islice(source_labels(work.source_images, setup), SOURCE)))
         order = list(work.stream.batches(BATCH))
         with closing(read(work.stream.images, order, setup.device, 0)) as found:
-            return torch.cat([session.adapt(batch).float().cpu() for batch in found])
+            return torch.cat([adapter.adapt(batch).float().cpu() for batch in found])
 
 
 def _error(found: Tensor, exact: Tensor) -> float:

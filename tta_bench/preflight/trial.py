@@ -22,7 +22,7 @@ BATCH = 2  # images: enough to see shapes, few enough for a large model on a CPU
 BATCHES = 2  # the second shows what the first update broke
 
 
-def try_out(work: Work, session: Adapter) -> str:
+def try_out(work: Work, adapter: Adapter) -> str:
     """Prepare and adapt as a cell would; says on how many images and where the method starts, or raises UserError."""
     stream, setup = work.stream, work.setup
     images, start = 0, Start(setup)
@@ -32,16 +32,16 @@ def try_out(work: Work, session: Adapter) -> str:
         sample = np.arange(min(BATCH, len(source.ids)))
         labels = [torch.from_numpy(source.labels[sample]).to(setup.device)]
         with third_party("prepare failed"):
-            session.prepare(_read(source, [sample], work), labels)
+            adapter.prepare(_read(source, [sample], work), labels)
     for indices, batch in zip(order, _read(stream.images, order, work), strict=True):
         with third_party("adapt failed"):
-            logits = session.adapt(batch)
+            logits = adapter.adapt(batch)
         try:
             start.keep(batch, answer_of(logits, len(indices), setup.num_classes, after=images))
         except CellFailed as error:
             raise UserError(str(error)) from error
         images += len(indices)
-    changed = start.differing() if session.method.score_point == "pre-update" else 0
+    changed = start.differing() if adapter.method.score_point == "pre-update" else 0
     unlike = f"; before its first update, {changed} of {len(order[0])} answers differ from Source's"
     return f"{images} images of {work.cell.name}{unlike if changed else ''}"
 

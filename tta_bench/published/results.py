@@ -54,10 +54,10 @@ def comparison(suite: str) -> Comparison:
     """The published rows of a suite as one table, in the suite's order of methods and tasks."""
     found, known = records(suite), load(suite)
     labels, tasks = [*known.methods, *known.other_methods], list(known.tasks)
-    return compare(sorted(found, key=lambda one: (_place(one.label, labels), _place(one.cell.spec.name, tasks))))
+    return compare(sorted(found, key=lambda one: (_rank(one.label, labels), _rank(one.cell.spec.name, tasks))))
 
 
-def _place(name: str, order: list[str]) -> int:
+def _rank(name: str, order: list[str]) -> int:
     """Where a name is in an order: last if it is not."""
     return order.index(name) if name in order else len(order)
 

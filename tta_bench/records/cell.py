@@ -36,7 +36,7 @@ class Found:
 
 
 DESCRIBED = ("transform", "made_by")  # the keys of `Found.data`
-# The order of a record's file. A cell of it is flat, as it was before there were specs in cells: its keys stay.
+# The order of a record's file. Cells are flat in it, as before they contained specs, so that keys stay the same.
 FLAT = (
     *("suite", "suite_version", "tasks", "scenario", "seed", "method", "settings", "method_code", "data", "data_code"),
     *("stream", "source", "model", "weights", "mean", "std", "batch_size", "limit", "device", "amp", "compile"),
@@ -82,7 +82,7 @@ class Cell:
     def key(self) -> str:
         content = self.flat()
         live = content.pop("live")
-        if live is not None:  # a stream that waits has the key that it had before there were live ones
+        if live is not None:  # streams that wait keep their keys from before live streams
             content["live"] = live.identity
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

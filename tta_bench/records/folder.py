@@ -8,7 +8,7 @@
 <folder>/warnings/<weights>.txt   a warning for readers of results with these weights
 <folder>/claims/<identity>.lock   a cell that some process is running
 <folder>/claims/<identity>.tries  workers that have started a cell without a record, one per line
-<folder>/known/<process>.jsonl    keys of cells, to list what is left without building anything; safe to delete
+<folder>/keys/<process>.jsonl     keys of cells, to find what is left without torch; safe to delete
 <folder>/prepared/<digest>.…      what methods learned from source images; safe to delete
 <folder>/jobs/<job>/job.json      the cells of a job, in the order in which workers take them; written once
 <folder>/jobs/<job>/handle.json   how the engine finds the job's workers
@@ -44,7 +44,7 @@ class RunFolder:
         self.commands = folder / "commands"
         self.damaged = folder / "damaged"
         self.jobs = folder / "jobs"
-        self.known = folder / "known"
+        self.keys = folder / "keys"
         self.manifest = folder / "manifest.json"
         self.prepared = folder / "prepared"
         self.warning_files = folder / "warnings"
@@ -58,7 +58,7 @@ class RunFolder:
             self.commands,
             self.damaged,
             self.jobs,
-            self.known,
+            self.keys,
             self.prepared,
             self.warning_files,
         )

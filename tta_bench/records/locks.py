@@ -71,7 +71,7 @@ class Claims(RunFolder):
     def tries(self, identity: str) -> list[Try]:
         """The workers that have started a cell since its last record, oldest first."""
         found = []
-        with suppress(OSError):  # mostly there is none
+        with suppress(OSError):  # most cells have no such file
             for line in read_whole(self.tries_file(identity), MOST_TRIES).splitlines():
                 with suppress(msgspec.MsgspecError, RecursionError):  # the disk was full, or a stranger wrote it
                     found.append(msgspec.json.decode(line, type=Try))
@@ -89,7 +89,7 @@ class Claims(RunFolder):
             return False
 
     def refuse_running(self) -> None:
-        """Refuse a folder in which some process is running cells. One that cannot be read passes."""
+        """Refuse a folder in which some process is running cells; accept an unreadable one."""
         busy = 0
         for path in self.claims.glob("*.lock"):
             with suppress(OSError):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def implausible(record: Record) -> str:
-    """What in a record no run writes, or no table can use; empty if there is nothing."""
+    """The first value that no run writes or no table can use; empty for a plausible record."""
     measured = record.measured
     memory, environment = measured.memory, measured.environment
     expected: list[tuple[str, object, type]] = [
@@ -54,7 +54,7 @@ def _bad_schedule(record: Record) -> str:
 
 
 def _stopped_clock(measured: Measured) -> str:
-    """A batch that was adapted to takes time; one that was only predicted has none."""
+    """Adapting to a batch takes time; a batch that was only predicted has none."""
     batches = range(len(measured.batch_seconds))
     adapted = set(batches if measured.adapted_batches is None else measured.adapted_batches)
     right = all((measured.batch_seconds[batch] > 0) == (batch in adapted) for batch in batches)

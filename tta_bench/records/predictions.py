@@ -86,7 +86,7 @@ class Predictions:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Any]) -> Predictions:
-        """Predictions with these columns, of which `energy` and `own_score` are kept if some labels are unknown."""
+        """Predictions with these columns; `energy` and `own_score` are kept only if some labels are unknown."""
         is_unknown = columns["label"] < 0
         if not is_unknown.any():
             return cls(**{name: columns[name] for name in ROW.names or ()})

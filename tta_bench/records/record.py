@@ -22,7 +22,7 @@ from tta_bench.records.plausible import implausible
 from tta_bench.records.spec import Label
 
 SCHEMA = 4
-WORKER, HERE = "worker", "host"  # the process that adapted: one of its own, or the one that has the labels
+WORKER, HERE = "worker", "host"  # the process that adapted: a worker without labels, or the host, which has them
 Moment = Annotated[
     str,
     Meta(pattern=r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00)?\Z", title="a UTC time as in 2026-01-31T23:59:59+00:00"),
@@ -194,7 +194,7 @@ class Record(_Ended):
 
 
 def _from_flat(given: Mapping[str, Any], where: str) -> tuple[Record, str]:
-    """The record in a file's content, every part of which is checked, and the key that the file states."""
+    """The record in a file's content, with every part checked, and the key that the file states."""
     scores, measured = ({name: given[name] for name in kind if name in given} for kind in (_SCORES, _MEASURED))
     own = {name: value for name, value in given.items() if name not in scores and name not in measured}
     file = validate.read(_File, own, where, also=(*_SCORES, *_MEASURED))

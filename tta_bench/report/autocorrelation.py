@@ -1,6 +1,6 @@
 """How much a sum of batches would vary, when neighbouring batches may be alike.
 
-Three estimates, of which the widest counts, because each misses something:
+The widest of three estimates counts, because each misses something:
 - batches one by one: right if they are independent, and a lower bound in an adapted stream;
 - blocks of √n of n batches, as in the block bootstrap: right for memories shorter than a block;
 - a memory that fades from batch to batch: where neighbours are clearly alike, the autocovariances at lags 1 to 3 show

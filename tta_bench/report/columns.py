@@ -251,9 +251,9 @@ _STRESS = (
 _ORDERS = (
     Column("worst", {"orders": 1}, digits=1, better="higher", row=orders.worst),
     Column("worst_seed", {"orders": 2}, "its seed", row=orders.worst_seed),
-    Column("median", {"orders": 3}, digits=1, better="higher", row=orders.over(statistics.median)),
-    Column("best", {"orders": 4}, digits=1, better="higher", row=orders.over(max)),
-    Column("mean", {"orders": 5}, digits=1, better="higher", row=orders.over(statistics.fmean)),
+    Column("median", {"orders": 3}, digits=1, better="higher", row=orders.across_orders(statistics.median)),
+    Column("best", {"orders": 4}, digits=1, better="higher", row=orders.across_orders(max)),
+    Column("mean", {"orders": 5}, digits=1, better="higher", row=orders.across_orders(statistics.fmean)),
     Column("below", {"orders": 6}, "below Source", row=orders.below_source),
 )
 

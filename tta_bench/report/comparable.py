@@ -30,7 +30,7 @@ def shipped_suite(cell: Cell) -> Suite | None:
 
 
 def is_anothers(cell: Cell) -> bool:
-    """Whether the cell's suite only has the name of one that ships with tta-bench."""
+    """Whether the cell's suite shares only its name with a packaged suite."""
     return baseline.is_anothers(cell.spec.suite, cell.spec.data.get("kind"), cell.spec.tasks)
 
 

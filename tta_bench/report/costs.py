@@ -39,7 +39,7 @@ def time_notes(comparison: Comparison) -> tuple[Note, ...]:
 def with_comparable_times(comparison: Comparison) -> Comparison:
     """The rows without records whose times cannot be compared with the others'.
 
-    Of several machines, the one with the most rows counts; then one that no other job used, then the most records.
+    Of several machines, the one with the most rows counts; then an unshared one, then the one with the most records.
     """
     groups = _by_machine(comparison)
     if len(groups) < 2:

@@ -60,7 +60,7 @@ def score(row: Row, runs: Runs, criterion: str) -> float:
 
 
 def chosen(comparison: Comparison, runs: Runs, criterion: str) -> Row | None:
-    """The row that a criterion chooses, of those that are done on every stream; None without one."""
+    """The row that a criterion chooses among those done on every stream; None if no row is."""
     streams = max(len(row.done) for row in comparison.rows)
     whole = [row for row in comparison.rows if row.done and len(row.done) == streams]
     return max(whole, key=lambda row: score(row, runs, criterion), default=None)

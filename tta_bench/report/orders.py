@@ -20,7 +20,7 @@ def count(comparison: Comparison) -> int:
     return len({record.cell.spec.seed for record in comparison.records})
 
 
-def over(function: Callable[[Iterable[float]], float]) -> Callable[[Row, Context], float | None]:
+def across_orders(function: Callable[[Iterable[float]], float]) -> Callable[[Row, Context], float | None]:
     """A number of a row's averages in all orders; none if one is missing, for that may be the worst."""
 
     def found(row: Row, context: Context) -> float | None:
@@ -30,7 +30,7 @@ def over(function: Callable[[Iterable[float]], float]) -> Callable[[Row, Context
     return found
 
 
-worst = over(min)
+worst = across_orders(min)
 
 
 def worst_seed(row: Row, context: Context) -> str | None:

@@ -114,7 +114,7 @@ def _tasks(records: Sequence[Record]) -> tuple[str, ...]:
     """Tasks in the order of the records; where the paper has them all, in the paper's."""
     tasks = tuple(dict.fromkeys(task for record in records for task in record.cell.spec.averaged))
     table = own_table(shipped_suite(records[0].cell))
-    order = {task: place for place, task in enumerate(table.tasks)} if table else {}
+    order = {task: rank for rank, task in enumerate(table.tasks)} if table else {}
     return tuple(sorted(tasks, key=lambda task: order[task])) if set(tasks) <= set(order) else tasks
 
 
@@ -127,13 +127,13 @@ def _current(records: list[Record]) -> tuple[list[Record], list[Note]]:
         notes.append(info(f"Skipped {skipped} on a part of the published data (allow_partial)."))
     records = whole or records
     rows = [_identity(record.cell) for record in records]
-    places = [(row, *_place(record.cell)) for row, record in zip(rows, records, strict=True)]
+    streams = [(row, *_stream(record.cell)) for row, record in zip(rows, records, strict=True)]
     method = _winners(zip(rows, records, strict=True), _method_code, newest_method)
-    data = _winners(zip(places, records, strict=True), _data_code, newest_data)
+    data = _winners(zip(streams, records, strict=True), _data_code, newest_data)
     kept = [
         record
-        for row, place, record in zip(rows, places, records, strict=True)
-        if _method_code(record.cell) == method[row] and _data_code(record.cell) == data[place]
+        for row, stream, record in zip(rows, streams, records, strict=True)
+        if _method_code(record.cell) == method[row] and _data_code(record.cell) == data[stream]
     ]
     if len(kept) < len(records):
         skipped = counted(len(records) - len(kept), "record")
@@ -166,7 +166,7 @@ def _identity(cell: Cell) -> Hashable:
     return cell.spec.method, repr(sorted(cell.own_settings.items())), conditions.table, conditions.mode
 
 
-def _place(cell: Cell) -> tuple[str, str, int | None, str]:
+def _stream(cell: Cell) -> tuple[str, str, int | None, str]:
     return cell.spec.suite, cell.name, cell.spec.limit, cell.spec.model
 
 

@@ -30,7 +30,7 @@ SEEN_NOTE = " seen %: batches that it adapted to; the others were only predicted
 def layout(comparison: Comparison) -> dict[str, Table]:
     """The tables of a comparison under their file names, the most important first.
 
-    A suite whose rows have labels of their own compares variants; one that answers a paper's time table compares times.
+    A suite whose rows have labels of their own compares variants; a suite for a paper's time table compares times.
     """
     accuracy, cost = {"accuracy": accuracy_table(comparison)}, {"time": time_table(comparison)}
     if open_set.are_open(comparison):
@@ -112,7 +112,7 @@ def stress_table(comparison: Comparison, runs: Runs) -> Table:
 
 
 def orders_table(comparison: Comparison) -> Table:
-    """One line per row; numbers only where it is done in every order: the one that is missing may be the worst."""
+    """One line per row; numbers only where it is done in every order, since a missing one may be the worst."""
     notes = (*comparison.notes, info(orders.NOTE))
     return _of_columns("orders", f"{orders.count(comparison)} orders", Context(comparison), notes, failed=NONE)
 

@@ -75,7 +75,7 @@ class Cells:
     def __init__(self, binder: Binder, store: Store, watcher: Watcher, who: Try | None = None) -> None:
         """A worker says `who` it is: the cells that it starts are noted."""
         self._binder, self._store, self._watcher, self._who = binder, store, watcher, who
-        self._known = KeyCache(store.known, binder.site)
+        self._keys = KeyCache(store.keys, binder.site)
         self._before = store.by_key()
         self._source_seconds = SourceSeconds(self._before.values())
         self._alarms = Alarms(store, watcher)
@@ -88,7 +88,7 @@ class Cells:
         """
         work = replace(self._binder.bind(spec, self._watcher.on_cache), prepared=self._prepared)
         require(work.cell)
-        self._known.add(spec, work)
+        self._keys.add(spec, work)
         with self._store.claim(work.cell) as is_ours:
             record = self._find(work.cell, is_ours)
             is_new = record is None and is_ours

@@ -94,11 +94,11 @@ def weights(at: Request) -> str | None:
 
 
 def image_files(at: Request) -> str | None:
-    return _places(protocol(at.spec).places(at.material))
+    return _path_stamps(protocol(at.spec).places(at.material))
 
 
 def source_files(at: Request) -> str | None:
-    return _places([at.dataset.source_places(at.spec.tasks[0])]) if at.needs_source else ""
+    return _path_stamps([at.dataset.source_places(at.spec.tasks[0])]) if at.needs_source else ""
 
 
 def method_code(at: Request) -> str:
@@ -182,14 +182,14 @@ def _dataset(data: str, tasks: tuple[str, ...], root: Path | None) -> Dataset:
     return open_dataset(json.loads(data), tasks, root)
 
 
-def _places(found: Sequence[Sequence[Path] | None]) -> str | None:
+def _path_stamps(found: Sequence[Sequence[Path] | None]) -> str | None:
     if None in found:
         return None
-    return "; ".join(_place(os.fspath(path)) for places in found for path in places or ())
+    return "; ".join(_path_stamp(os.fspath(path)) for places in found for path in places or ())
 
 
 @lru_cache(maxsize=1024)
-def _place(path: str) -> str:
+def _path_stamp(path: str) -> str:
     """The stamp of a file (size and time) or folder (its time and its subfolders' times); checks no image."""
     seen = os.stat(path)  # noqa: PTH116
     newest = count = 0

@@ -196,11 +196,11 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _place(f: Field[Any]) -> tuple[int, bool]:
+def _rank(f: Field[Any]) -> tuple[int, bool]:
     return GROUPS.index(f.metadata["group"]), f.name not in RunOptions.__annotations__
 
 
-NAMES = tuple(f.name for f in sorted(fields(RunOptions), key=_place))  # of all options, in the order of `--help`
+NAMES = tuple(f.name for f in sorted(fields(RunOptions), key=_rank))  # of all options, in the order of `--help`
 
 
 def scenario_settings() -> dict[str, tuple[Field[Any], list[str]]]:

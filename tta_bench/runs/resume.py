@@ -18,10 +18,10 @@ def finished(specs: Sequence[CellSpec], site: Site, store: Store) -> dict[str, R
     """The records of finished cells, by the digest of their spec; opens no image and loads no weights."""
     if not store.cells.is_dir():
         return {}
-    known, records = KeyCache(store.known, site), store.by_key()
-    keys = {spec.digest: known.key(spec) for spec in specs}
-    there = {digest: records[key] for digest, key in keys.items() if key in records}
-    return {digest: record for digest, record in there.items() if is_finished(record, store)}
+    cache, records = KeyCache(store.keys, site), store.by_key()
+    keys = {spec.digest: cache.key(spec) for spec in specs}
+    found = {digest: records[key] for digest, key in keys.items() if key in records}
+    return {digest: record for digest, record in found.items() if is_finished(record, store)}
 
 
 def is_finished(record: Record, store: Store) -> bool:

@@ -5,7 +5,7 @@ tent:
   suite: digits-c-holdout
   tasks: [speckle_noise, …]
   …
-  tried: [{settings: {lr: 0.01}, accuracy: 60.1}, …]      best first; none for one that failed
+  tried: [{settings: {lr: 0.01}, accuracy: 60.1}, …]      best first; null for a failed run
 """
 
 from __future__ import annotations

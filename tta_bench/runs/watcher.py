@@ -1,4 +1,4 @@
-"""What a run tells those who watch it."""
+"""Callbacks that follow a run's progress."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@
 
 Refused, with the line to blame: operations that mix devices (copies, CPU indices and single CPU numbers may), draws
 with another device's generator, `.numpy()`, products of integers, a tensor that another stream still computes, the
-reset of the allocator's peak before CUDA's first use, a GPU that is not there, and, if deterministic algorithms are on,
+reset of the allocator's peak before CUDA's first use, a missing GPU, and, if deterministic algorithms are on,
 operations that have none.
 Simulated: the driver's files and variables at its first use, CUDA_VISIBLE_DEVICES, several GPUs with a generator, a
 memory count and streams each, autocast by CUDA's lists, TF32 where torch's switches allow it, and, if asked for, sums
 in any order (`is_unordered`).
 
-It cannot tell the truth about
+It differs from a GPU in
 - rounding: results are the CPU's, bit for bit, but for TF32; a GPU sums in other orders;
 - time: work is done at once, so times are the CPU's, and nothing overlaps;
 - memory: counts have CUDA's blocks of 512 bytes, not its fragments, workspaces and contexts; nothing runs out;

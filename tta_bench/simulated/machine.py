@@ -49,7 +49,7 @@ class Generator(torch.Generator):
 
 
 class Machine:
-    """GPUs that are not there. `waits` counts what makes the host wait for one, by kind and line."""
+    """Simulated GPUs. `waits` counts what makes the host wait for one, by kind and line."""
 
     def __init__(self, count: int, *, is_unordered: bool = False) -> None:
         self.count, self.is_unordered = count, is_unordered

@@ -155,7 +155,7 @@ class Scenario:
         return "; ".join(level.inspect(task) for task in self.tasks_of(material.tasks) for level in levels)
 
     def places(self, material: Material) -> list[Sequence[Path] | None]:
-        """The files and folders that the images come from; None for one that cannot be checked cheaply."""
+        """The files and folders that the images come from; None for what cannot be checked cheaply."""
         levels, tasks = self._levels(material.dataset).values(), self.tasks_of(material.tasks)
         extras: list[Sequence[Path] | None] = [] if tasks == tuple(material.tasks) else [None]
         return [*(level.places(task) for level in levels for task in tasks), *extras]

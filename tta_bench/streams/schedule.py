@@ -3,10 +3,10 @@
 Time is counted in arrivals: batch i arrives at time i and waits until batch i + 1 arrives. A batch that costs c
 forwards of Source keeps the method busy for speed × c. If the method is free before the next batch arrives, it adapts
 to the waiting one; otherwise that batch is only predicted. Fractions carry over, so a method adapts to 1 in speed × c
-batches: one that is 1 % too slow misses 1 batch in 101.
+batches: a method 1 % too slow misses 1 batch in 101.
 
 With `busy: released` the rule is that of the published code (Alfarra et al., ICML 2024): each adaptation is rounded up
-to whole batches, ceil(speed × c) - 1 of which are missed, so that a method 1 % too slow misses every second batch.
+to whole batches and misses ceil(speed × c) - 1 of them, so a method 1 % too slow misses every second batch.
 """
 
 from __future__ import annotations

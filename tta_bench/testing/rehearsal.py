@@ -23,7 +23,7 @@ BATCHES, SHORT = 6, 3  # the last batch has so many images
 
 @contextmanager
 def gpu(name: str) -> Iterator[torch.device]:
-    """The device of that name, started; "simulated" is one that needs no GPU."""
+    """The device of that name, started; "simulated" needs no GPU."""
     wanted = "cuda" if name == environment.SIMULATED else name
     with restored(), SimulatedGpus() if name == environment.SIMULATED and not is_on() else nullcontext():
         yield environment.started(wanted)

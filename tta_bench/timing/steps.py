@@ -55,7 +55,7 @@ class Steps:
         self.label = label
         name, settings = workload.methods[label]
         device = torch.device(workload.device)
-        self._session = Adapter(
+        self._adapter = Adapter(
             Setup(
                 method=name,
                 settings=settings,
@@ -66,26 +66,26 @@ class Steps:
                 device=device,
             )
         )
-        self.method = self._session.method
+        self.method = self._adapter.method
         self.batches = [batch.to(device) for batch in workload.batches]
         self._watch = step_watch(device)
         with naming(label):
             source, labels = ([t.to(device) for t in found] for found in (workload.source, workload.source_labels))
-            self._session.prepare(source, labels)
+            self._adapter.prepare(source, labels)
             self.counts = self._count(workload.num_classes)
             self.method.reset()
             if self._count(workload.num_classes) != self.counts:
                 raise ValueError("after reset() the same batches take another number of passes or steps")
             self.method.reset()
-            uncounted = uncounted_forwards(self._session.model, self._session.adapt, self.batches[0])
+            uncounted = uncounted_forwards(self._adapter.model, self._adapter.adapt, self.batches[0])
             images = sum(map(len, self.batches))
             self.counts["uncounted_forwards"] = round(uncounted) * images if uncounted > TOLERATED else 0
 
     def _count(self, num_classes: int) -> dict[str, int]:
         """The exact counts of one untimed pass."""
-        with CostCounter(self._session.model) as cost:
+        with CostCounter(self._adapter.model) as cost:
             for batch in self.batches:
-                logits = self._session.adapt(batch)
+                logits = self._adapter.adapt(batch)
                 if not isinstance(logits, Tensor) or logits.shape != (len(batch), num_classes):
                     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
                     raise ValueError(f"adapt returned {got}, expected logits of shape {(len(batch), num_classes)}")
@@ -99,7 +99,7 @@ class Steps:
             if number == 0:
                 self.method.reset()
             with self._watch:
-                self._session.adapt(self.batches[number])
+                self._adapter.adapt(self.batches[number])
         return self._watch.laps.pop()
 
 

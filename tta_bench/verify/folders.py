@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tta_bench.errors import UserError
-from tta_bench.measure.metrics import contradiction
+from tta_bench.measure.verified import verified
 from tta_bench.packed.address import Address, run_folder
 from tta_bench.records.reading import read_record
 from tta_bench.records.record import WORKER, OtherSchema, Record
@@ -78,12 +78,12 @@ def _check(record: Record, store: Store, root: Path | None, audit: Audit) -> boo
         return False
     path = store.prediction_file(cell)
     try:
-        predictions = store.predictions(record)
+        predictions, wrong = verified(record, store)
     except UserError as error:
         audit.fails("files", str(path), _without(path, error))
         return False
     audit.judge("files", where, _other_suite(record, store))
-    audit.judge("scores", where, contradiction(record, predictions))
+    audit.judge("scores", where, wrong)
     audit.judge("counts", where, _miscounted(record))
     if record.measured.environment.get("process") == WORKER:
         audit.holds("apart", where)

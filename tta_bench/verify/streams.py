@@ -120,7 +120,7 @@ def _expected(name: str, root: Path | None) -> ExpectedStream:
 
 
 def _scenario(name: str, settings: Mapping[str, Any]) -> Scenario:
-    """Accept settings that this version does not know; refuse impossible values of those it knows."""
+    """Accept settings that this version does not know; refuse impossible values of known ones."""
     is_known = name in SCENARIOS and settings.keys() <= {f.name for f in fields(SCENARIOS[name])}
     is_known |= name not in SCENARIOS and all(part.partition(":")[0] in OWN for part in name.split("+"))
     try:

@@ -113,7 +113,7 @@ def gather_runs(submissions: Sequence[Submission], metrics: Sequence[str] = ()) 
 def gather_run(submission: Submission, metrics: Sequence[str] = ()) -> Run:
     """Read one packed run; scores are recomputed from its predictions, and digests checked."""
     try:
-        with tempfile.TemporaryDirectory(prefix="tta-bench-board-", dir=_place(submission.run)) as home:
+        with tempfile.TemporaryDirectory(prefix="tta-bench-board-", dir=_scratch(submission.run)) as home:
             folder = Path(home) / "run"
             unpack_run(submission.run, folder, MOST_RUN)
             return _read(submission, Runs([folder]), metrics)
@@ -121,7 +121,7 @@ def gather_run(submission: Submission, metrics: Sequence[str] = ()) -> Run:
         raise UserError(f"{submission.run}: {error} (`tta-bench board check {submission.folder}` says more)") from error
 
 
-def _place(run: Path) -> Path | None:
+def _scratch(run: Path) -> Path | None:
     """Where to unpack: in memory where the system offers that and the run is small, else in the usual place.
 
     Making many small files on a disk takes as long as reading them.

@@ -114,7 +114,7 @@ def changing_parts(
 ) -> list[Part]:
     """A part for each task that is strong enough: the images under its corruption and a weaker one.
 
-    `dataset` is that of the suite's `data` block, and `view` the transform of the one that is sized for the model.
+    `dataset` is made from the suite's `data` block; `view` is the transform to the model's input size.
     """
     found = calibration(data, dataset, suite, root)
     kept = strong_enough(tasks, found, scenario.target)
