@@ -74,7 +74,7 @@ def run(*args: Any, **given: Any) -> Results:
         for name in given:
             if name not in KNOWN:
                 raise UserError(f"run has no option '{name}'{did_you_mean(name, KNOWN)}")
-        labels, rows = _rows(given.get("methods") or ())
+        labels, rows = _rows(given.get("methods"))
         options = RunOptions.of({**given, "methods": labels})
         for label, settings in options.overrides.items():
             rows[label] = {**rows.get(label, {}), **settings}
@@ -149,8 +149,12 @@ class Results:
         return self.table()._repr_html_()
 
 
-def _rows(methods: Methods) -> tuple[Sequence[str], dict[str, dict[str, Any]]]:
+def _rows(methods: Methods | None) -> tuple[Sequence[str], dict[str, dict[str, Any]]]:
     """Labels and their settings; registers classes in this process under their labels."""
+    if methods is None or methods == ():
+        return (), {}
+    if not methods:
+        raise UserError(f"methods: {methods!r} is empty: name some, or leave it out for the suite's own")
     if not isinstance(methods, Mapping):
         return methods, {}
     overrides = {}

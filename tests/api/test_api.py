@@ -93,6 +93,8 @@ def test_costs_are_multiples_of_an_earlier_source(small_suite: Path, tmp_path: P
     ("arguments", "said"),
     [
         ({"methods": 3}, "^methods: expected names"),
+        ({"methods": []}, r"^methods: \[\] is empty: name some, or leave it out"),
+        ({"methods": {}}, "^methods: {} is empty: name some, or leave it out"),
         ({"methods": {"mine": 3}}, "'mine': expected settings or a Method class, got 3"),
         ({"methods": {"mine": dict}}, "expected a subclass of tta_bench.Method"),
         ({"methods": {"tent": Mine}}, "method 'tent' is installed already, by tta-bench"),

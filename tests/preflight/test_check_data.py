@@ -109,3 +109,10 @@ def test_with_unknown_classes_no_method_is_tried_and_the_cause_is_reported_once(
     status, shown, _ = cli("check", "--suite", suite, "--data-root", tmp_path, "--model", "toy")
     assert (status, shown.count("ERROR"), shown.count("no data for this suite")) == (2, 1, 1)
     assert "methods on toy: not tried, the classes are unknown" in shown
+
+
+def test_tasks_that_lack_the_same_folder_are_one_line(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text(IMAGENET_C)
+    status, shown, _ = cli("check", "--suite", tmp_path / "suite.yaml", "--data-root", tmp_path, "--model", "toy")
+    assert (status, shown.count("no data for this suite")) == (2, 1)
+    assert "ERROR task fog and 1 more: no data for this suite" in shown

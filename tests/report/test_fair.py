@@ -96,3 +96,11 @@ def test_each_domain_of_office_home_has_its_own_source_model() -> None:
     other = shipped("dpal", "office-home", "Art-to-Clipart", model="from Art", weights="other")
     with pytest.raises(UserError, match="different source weights"):
         compare([*records, other])
+
+
+def test_tables_of_images_made_here_say_so() -> None:
+    record = make_record("source")
+    made = make_record("source", data={"kind": "cifar-c", "made_by": "make-corrupted"})
+    note = "Images by make-corrupted, not the published ones."
+    assert note in map(str, compare([made]).notes)
+    assert note not in map(str, compare([record]).notes)

@@ -265,6 +265,34 @@ def test_tables_of_a_command_with_another_order_of_rows_are_not_false(tmp_path: 
     assert (status, "FAILS" in out) == (0, False)
     table.write_text("\n".join([head, *rows[1:]]) + "\n")
     assert "accuracy.csv: is not what the records give" in cli("verify", store.folder)[1]
+    table.write_text("x" * 200_000 + "\n")  # longer than a field of a CSV file may be
+    assert "accuracy.csv: is not what the records give" in cli("verify", store.folder)[1]
+
+
+def test_a_trial_of_another_method_on_one_task_leaves_the_tables_stale_not_false(tmp_path: Path, cli: Cli) -> None:
+    store = honest_run(tmp_path / "run", ["source"])
+    keep(store, *honest_record("source", "fog"))
+    store.note_command(["tta-bench", "run"], ["fog", "contrast"], ["source"])
+    assert cli("report", store.folder)[0] == 0
+    table = store.folder / "report" / "accuracy.csv"
+    head = table.read_text().splitlines()[0]
+    keep(store, *honest_record("tent"))
+    store.note_command(["tta-bench", "run"], ["contrast"], ["source", "tent"])
+    status, out, _ = cli("verify", store.folder)
+    assert (status, "STALE" in out, "FAILS" in out) == (0, True, False)
+    assert cli("report", store.folder)[0] == 0
+    assert table.read_text().splitlines()[0] == head
+    store.note_command(["tta-bench", "run"], ["contrast", "fog"], ["source"])
+    assert (cli("report", store.folder)[0], table.read_text().splitlines()[0] == head) == (0, False)
+
+
+def test_columns_of_a_table_in_another_order_are_not_false(tmp_path: Path, cli: Cli) -> None:
+    store = honest_run(tmp_path / "run", ["source"])
+    keep(store, *honest_record("source", "fog"))
+    assert cli("report", store.folder)[0] == 0
+    store.note_command(["tta-bench", "run"], ["fog", "contrast"], ["source"])
+    status, out, _ = cli("verify", store.folder)
+    assert (status, "FAILS" in out) == (0, False)
 
 
 def test_the_findings_as_json(tmp_path: Path, cli: Cli) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -49,13 +50,24 @@ def run(args: argparse.Namespace) -> int:
         return _check_promises(suite, asked, console)
     site = asked.site
     results = _check_every_image(suite, asked, site, console) if args.every_image else _check(suite, asked, site)
-    for result in results:
+    for result, others in _causes(results):
         mark, style = ("ok   ", "green") if result.ok else ("ERROR", "bold red")
-        line = f"{mark} {result.what}: {result.text}"
+        line = f"{mark} {result.what}{f' and {others} more' if others else ''}: {result.text}"
         console.print(line, style=style if not result.ok else "", soft_wrap=True)  # paths stay whole
     wrong = sum(not result.ok for result in results)
     console.print(f"{wrong} of {len(results)} checks failed." if wrong else f"All {len(results)} checks passed.")
     return 2 if wrong else 0
+
+
+def _causes(results: list[CheckResult]) -> list[tuple[CheckResult, int]]:
+    """Each result with the number of others that fail for the same reason: 15 tasks may lack the same folder."""
+    failed = Counter(result.text for result in results if not result.ok)
+    first = {result.text: result for result in reversed(results) if not result.ok}
+    return [
+        (result, 0 if result.ok else failed[result.text] - 1)
+        for result in results
+        if result.ok or result is first[result.text]
+    ]
 
 
 def _check_promises(suite: Suite, asked: RunOptions, console: Console) -> int:

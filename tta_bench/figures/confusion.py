@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,22 +30,28 @@ class Confusions:
 def data(
     folder: Path, methods: Sequence[str] = (), tasks: Sequence[str] = (), where: Sequence[Filter] = ()
 ) -> Confusions:
-    """The answers of these rows, or of the first three, on these tasks, or on all."""
+    """The answers of these rows, or of the first three, on these tasks, or on those that all of the rows have done."""
     found, store = rows.read(folder, methods, where), Store.open(folder)
     require_known(tasks, found.tasks, f"{folder}: no task")
+    notes = list(map(str, found.notes))
+    if not methods and len(found.rows) > MOST:
+        notes.append(f"Only the first {MOST} of {len(found.rows)} rows: choose others with --methods")
+        found = replace(found, rows=found.rows[:MOST])
+    found, fewer_tasks = (replace(found, tasks=tuple(tasks)), []) if tasks else rows.on_common_tasks(found)
+    found, fewer_rows = rows.with_all_tasks(found)
     pairs: dict[str, list[NDArray[np.int32]]] = {}
-    for row in found.rows if methods else found.rows[:MOST]:
+    for row in found.rows:
         for record in row.done:
             own = list(dict.fromkeys(record.cell.spec.tasks))
             answers = store.predictions(record)
-            wanted = np.isin(answers.task, [own.index(task) for task in tasks or own if task in own])
+            wanted = np.isin(answers.task, [own.index(task) for task in found.tasks if task in own])
             pairs.setdefault(row.label, []).append(np.stack([answers.label, answers.prediction])[:, wanted])
     joined = {label: np.concatenate(parts, axis=1) for label, parts in pairs.items()}
     size = 1 + max((int(both.max(initial=-1)) for both in joined.values()), default=-1)
     if not size:
-        raise UserError(f"{folder}: no row has a finished stream on these tasks: run the same command again")
+        raise UserError(f"{folder}: no row has all of these tasks done: run the same command again to finish them")
     shares = {label: _shares(both, size) for label, both in joined.items()}
-    return Confusions(shares, rows.caution(found), tuple(map(str, found.notes)))
+    return Confusions(shares, rows.caution(found), (*notes, *fewer_tasks, *fewer_rows))
 
 
 def _shares(both: NDArray[np.int32], size: int) -> NDArray[np.float64]:

@@ -39,17 +39,19 @@ class Sureness:
 
 
 def data(folder: Path, methods: Sequence[str] = (), where: Sequence[Filter] = ()) -> Sureness:
-    """All predictions of each row, streams and seeds together."""
+    """All predictions of each row, streams and seeds together, on the tasks that all rows have done."""
     found, store = rows.read(folder, methods, where), Store.open(folder)
+    numbers = {row.label: number for number, row in enumerate(found.rows)}
+    found, fewer_tasks = rows.on_common_tasks(found)
+    found, fewer_rows = rows.with_all_tasks(found)
     kept = []
-    for number, row in enumerate(found.rows):
+    for row in found.rows:
         predictions = [store.predictions(record) for record in row.done]
-        if predictions:
-            sure = np.concatenate([one.confidence for one in predictions])
-            kept.append(Answers(row.label, number, sure, np.concatenate([one.correct for one in predictions])))
+        sure, right = (np.concatenate([getattr(p, key) for p in predictions]) for key in ("confidence", "correct"))
+        kept.append(Answers(row.label, numbers[row.label], sure, right))
     if not kept:
-        raise UserError(f"{folder}: no row has a finished stream: run the same command again")
-    return Sureness(tuple(kept), rows.caution(found), tuple(map(str, found.notes)))
+        raise UserError(f"{folder}: no row has all its tasks done: run the same command again to finish them")
+    return Sureness(tuple(kept), rows.caution(found), (*map(str, found.notes), *fewer_tasks, *fewer_rows))
 
 
 def draw(found: Sureness) -> style.Figure:

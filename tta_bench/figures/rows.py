@@ -33,14 +33,7 @@ def on_common_tasks(found: Comparison) -> tuple[Comparison, list[str]]:
     Ignores rows without a finished cell. Unchanged if the others have no task in common.
     """
     begun = [row for row in found.rows if row.done]
-    common = [
-        task
-        for task in found.tasks
-        if all(
-            {r.cell.spec.seed for r in row.records} == {r.cell.spec.seed for r in row.done if task in r.cell.spec.tasks}
-            for row in begun
-        )
-    ]
+    common = [task for task in found.tasks if all(_has_done(row, task) for row in begun)]
     if not common or len(common) == len(found.tasks):
         return found, []
     kept = [Row(r.label, tuple(x for x in r.done if set(x.cell.spec.averaged) <= set(common))) for r in found.rows]
@@ -48,6 +41,19 @@ def on_common_tasks(found: Comparison) -> tuple[Comparison, list[str]]:
         return found, []
     note = f"Only the {len(common)} of {len(found.tasks)} tasks that all rows have done: {', '.join(common)}"
     return replace(found, tasks=tuple(common), rows=tuple(kept)), [note]
+
+
+def with_all_tasks(found: Comparison) -> tuple[Comparison, list[str]]:
+    """The rows that have done every task with each of their seeds, and a note for each other row."""
+    kept = tuple(row for row in found.rows if row.done and all(_has_done(row, task) for task in found.tasks))
+    notes = [f"Left out: {row.label}, not all of its tasks are done" for row in found.rows if row not in kept]
+    return replace(found, rows=kept), notes
+
+
+def _has_done(row: Row, task: str) -> bool:
+    """Whether every seed of a row has finished a task."""
+    seeds = {record.cell.spec.seed for record in row.done if task in record.cell.spec.tasks}
+    return {record.cell.spec.seed for record in row.records} == seeds
 
 
 def average(row: Row, tasks: Sequence[str]) -> Value:

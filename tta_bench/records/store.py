@@ -114,7 +114,7 @@ class Store(Claims, Notes, Quarantine):
         return [read_record(path) for path in sorted(self.cells.glob(f"{method}--{stream}--seed{seed}--*.json"))]
 
     def records(self) -> list[Record]:
-        """All records, in the order of tasks and methods of the newest command."""
+        """All records: methods as in the newest command, tasks as in the newest of the commands with the most tasks."""
         tasks, methods = self._orders()
 
         def place(record: Record) -> tuple[int, int, int]:
@@ -139,9 +139,9 @@ class Store(Claims, Notes, Quarantine):
         return move_run(self.folder)
 
     def _orders(self) -> tuple[list[str], list[str]]:
-        """Names of tasks and methods, those of the newest command first."""
+        """Names of tasks and methods: a trial on a few tasks moves no column, and the newest methods come first."""
         commands = self.past_commands()[::-1]
-        tasks = [name for command in commands for name in command.tasks]
+        tasks = [name for command in sorted(commands, key=lambda one: -len(one.tasks)) for name in command.tasks]
         methods = [name for command in commands for name in command.methods]
         return list(dict.fromkeys(tasks)), list(dict.fromkeys(methods))
 

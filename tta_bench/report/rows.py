@@ -106,6 +106,8 @@ def compare(records: Iterable[Record]) -> Comparison:
         notes.append(Note(Level.NOT_REPORTABLE, f"only the first {limit} images of each task (--limit {limit})."))
     if first.data.get("allow_partial"):
         notes.append(Note(Level.NOT_REPORTABLE, "a part of the published data (allow_partial)."))
+    if makers := sorted({record.cell.data["made_by"] for record in records if record.cell.data.get("made_by")}):
+        notes.append(info(f"Images by {', '.join(makers)}, not the published ones."))
     notes += [*_fewer_seeds(rows), *_versions(rows), *_clocks(records)]
     return Comparison(table_of(first), _tasks(records), rows, tuple(notes))
 

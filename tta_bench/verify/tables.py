@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 
 from tta_bench.errors import UserError
@@ -103,7 +104,7 @@ class Tables:
         return {*self._texts, "compare.csv"}
 
     def has(self, name: str, content: str) -> bool:
-        """Whether a file has the content of one of these tables; `run` orders rows by its own command."""
+        """Whether a file has the content of one of these tables; `run` orders rows and tasks by its own command."""
         same = any(_unordered(content) == _unordered(text) for text in self._texts.get(name, ()))
         return same or (name == "compare.csv" and self._has_difference(content))
 
@@ -120,10 +121,13 @@ class Tables:
         return False
 
 
-def _unordered(text: str) -> tuple[str, list[str]]:
-    """The head of a table, and its rows in one order: each names what it is about."""
-    head, *rows = text.splitlines() or [""]
-    return head, sorted(rows)
+def _unordered(text: str) -> list[list[tuple[str, str]]]:
+    """The rows of a table in one order, and the entries of each under their heads: both name what they are about."""
+    try:
+        head, *rows = list(csv.reader(text.splitlines())) or [[]]
+    except csv.Error:
+        return [[("", text)]]
+    return sorted(sorted(zip_longest(head, row, fillvalue="")) for row in [head, *rows])
 
 
 Lines = Sequence[Mapping[str, str]]
