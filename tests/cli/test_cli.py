@@ -336,3 +336,16 @@ def test_a_shell_variable_that_was_not_set_is_noticed(cli: Cli, words: tuple[str
     status, _, err = cli("run", *words)
     assert (status, err.count("\n")) == (2, 1)
     assert f"{what} is empty: is a shell variable unset?" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("list",), "required: methods|suites|models|datasets|metrics|scenarios ("),
+        (("suite",), "required: copy|schema ("),
+        (("board",), "required: check|build|new|schema ("),
+    ],
+)
+def test_a_missing_word_lists_the_words_there_are(words: tuple[str, ...], said: str, cli: Cli) -> None:
+    status, _, err = cli(*words)
+    assert (status, said in err) == (2, True), err

@@ -243,3 +243,15 @@ def test_status_says_what_a_worker_refused(store: Store, capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     assert "ended, 0 cells done (refused: n1 has other code)" in shown
     assert "No worker is left for waiting cells" in shown
+
+
+def test_status_of_a_run_without_jobs(small_suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "--suite", str(small_suite), "--limit", "32", "--in-process", "--out", str(tmp_path / "run")]
+    assert main([*words, "--methods", "source", "--tasks", "contrast"]) == 0
+    capsys.readouterr()
+    assert main(["status", str(tmp_path / "run")]) == 0
+    assert "cells: 1 done, 0 failed, 0 running, 0 of the newest command's 1 left" in capsys.readouterr().out
+    gone = {"suite": str(tmp_path / "gone.yaml")}
+    Store.open(tmp_path / "run").note_command(["x"], ["contrast"], ["source"], options=gone)
+    assert main(["status", str(tmp_path / "run")]) == 0
+    assert "cells: 1 done, 0 failed, 0 running\n" in capsys.readouterr().out

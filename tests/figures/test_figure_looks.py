@@ -122,6 +122,7 @@ BAD = [
     (["seen", "attention", "--tasks", "fgo"], "no task 'fgo'; did you mean 'fog'"),
     (["run", "pareto", "--methods", "bettr"], "no row 'bettr'; did you mean 'better'"),
     (["run", "curve", "--format", "gif"], "unknown format 'gif'"),
+    (["run", "curve", "--out", "x.gif"], "a figure is written as one of png, svg, pdf, got .gif"),
     (["run", "sweep", "--setting", "lr"], "at least two values of 'lr', found 0"),
 ]
 

@@ -110,10 +110,11 @@ def test_a_longer_task_is_not_whole_under_the_limit() -> None:
 
 
 def test_times_share_chip_threads_torch_and_spinning() -> None:
-    def on(method: str, **environment: Any) -> Record:
-        return changed(make_record(method), environment={"device_name": "chip", "threads": 1, **environment})
+    def on(method: str, threads: int = 2, **environment: Any) -> Record:
+        return changed(make_record(method), environment={"device_name": "chip", "threads": threads, **environment})
 
-    assert machines_of(compare([on("a"), on("b")])) == ["chip, 1 thread"]
+    assert machines_of(compare([on("a"), on("b")])) == ["chip, 2 threads"]
     spun = compare([on("a"), on("b", GOMP_SPINCOUNT="10000")])
-    assert machines_of(spun) == ["chip, 1 thread, GOMP_SPINCOUNT not set", "chip, 1 thread, GOMP_SPINCOUNT 10000"]
+    assert machines_of(spun) == ["chip, 2 threads, GOMP_SPINCOUNT not set", "chip, 2 threads, GOMP_SPINCOUNT 10000"]
+    assert machines_of(compare([on("a", 1), on("b", 1, GOMP_SPINCOUNT="10000")])) == ["chip, 1 thread"]
     assert TimeConditions.of({}) == TimeConditions.of({"packages": {}})

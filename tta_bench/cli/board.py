@@ -23,7 +23,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="make and check submissions to the board, and build its site",
         description="A board is a folder with one folder per submission. See docs/board.md.",
     )
-    parts = verb.add_subparsers(title="what to do", dest="what", required=True, metavar="WHAT")
+    parts = verb.add_subparsers(title="what to do", dest="what", required=True, metavar="check|build|new|schema")
     _add_check(parts)
     _add_build(parts)
     new = parts.add_parser("new", help="make a submission from a run folder: fill in what is left")

@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 
 from tta_bench.cli import options, where
+from tta_bench.errors import UserError
 from tta_bench.figures.style import FORMATS
 
+OTHERS = frozenset({"bmp", "eps", "gif", "jpeg", "jpg", "ps", "tif", "tiff", "webp"})  # not written
 FROM_RUNS = ("curve", "pareto", "sweep", "speed", "visits", "forgetting", "reliability", "risk", "confusion")
 FROM_INSPECTIONS = ("tsne", "attention", "correlation")
 
@@ -86,6 +88,8 @@ def stem_and_formats(out: Path, chosen: tuple[str, ...] | None) -> tuple[Path, t
     suffix = out.suffix.removeprefix(".")
     if suffix in FORMATS:
         return out.with_suffix(""), chosen or (suffix,)
+    if suffix in OTHERS:
+        raise UserError(f"--out {out}: a figure is written as one of {', '.join(FORMATS)}, got .{suffix}")
     return out, chosen or ("png", "svg")
 
 

@@ -38,8 +38,11 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="List what is installed. `list methods NAME` shows one method with its settings. Tables wrap to "
         "the terminal's width; in a pipe to $COLUMNS, or 120.",
     )
-    verb.add_argument("what", choices=("methods", "suites", "models", "datasets", "metrics", "scenarios"))
-    verb.add_argument("names", nargs="*", metavar="NAME", help="methods to show in detail, settings included")
+    what = ("methods", "suites", "models", "datasets", "metrics", "scenarios")
+    verb.add_argument("what", choices=what, metavar="|".join(what), help="what to list")
+    verb.add_argument(
+        "names", nargs="*", default=(), metavar="NAME", help="methods to show in detail, settings included"
+    )
     verb.add_argument("--suite", metavar="NAME", help="with methods NAME: their settings on this suite and its model")
     options.add_data_root(verb)
     verb.set_defaults(action=run)

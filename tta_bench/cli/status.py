@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tta_bench.engines.status import JobStatus, WorkerStatus
+    from tta_bench.records.spec import CellSpec
+    from tta_bench.records.store import Store
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verb = verbs.add_parser(
         "status",
         help="show the jobs of a run folder: cells, workers, hosts, time left",
-        description="Show how far the jobs are that `tta-bench run --on …` has started. Cells of a plain run are in "
-        "its report.",
+        description="Show how far the jobs are that `tta-bench run --on …` has started, or a plain run.",
     )
     verb.add_argument("folder", type=Path, metavar="FOLDER", help="run folder")
     verb.add_argument("--all", action="store_true", help="show jobs that have ended, too")
@@ -34,14 +36,36 @@ def run(args: argparse.Namespace) -> int:
     from tta_bench.records.store import Store
 
     console = options.console()
-    found = [status(job) for job in JobFolder.all(Store.open(args.folder))]  # oldest first
+    store = Store.open(args.folder)
+    found = [status(job) for job in JobFolder.all(store)]  # oldest first
     if not found:
-        console.print(f"{args.folder} has no jobs: `tta-bench run --on …` starts them.")
+        _show_plain(store, console)
         return 0
     active = [job for job in found if job.is_active]
     for job in found if args.all else active or found[-1:]:
         _show(job, console)
     return _cancel(active, console) if args.cancel else 0
+
+
+def _show_plain(store: Store, console: Console) -> None:
+    """Cells of a folder without jobs, and what its newest command still lacks."""
+    from tta_bench.errors import UserError
+    from tta_bench.runs.options import RunOptions
+    from tta_bench.runs.spec import requested
+
+    records = store.by_key().values()
+    done = [record for record in records if record.status == "done"]
+    parts = [f"{len(done)} done", f"{len(records) - len(done)} failed", f"{store.count_running()} running"]
+    with suppress(UserError, IndexError):  # a suite file may have moved; a folder may have no command
+        wanted = {_name(spec) for spec in requested(RunOptions.of(store.past_commands()[-1].options))[1]}
+        left = wanted - {_name(record.cell.spec) for record in done}
+        parts.append(f"{len(left)} of the newest command's {len(wanted)} left")
+    console.print(f"{store.folder}: no jobs; cells: {', '.join(parts)}", soft_wrap=True)
+
+
+def _name(spec: CellSpec) -> tuple[object, ...]:
+    """What people call a cell, whatever code and settings it ran with."""
+    return spec.label, spec.tasks, spec.seed, spec.scenario, spec.limit, spec.batch_size
 
 
 def _cancel(active: Sequence[JobStatus], console: Console) -> int:

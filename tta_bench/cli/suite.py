@@ -11,7 +11,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="print a suite's YAML, or the keys of suite files",
         description="Print what you need to write a suite file.",
     )
-    parts = verb.add_subparsers(title="what to print", dest="what", required=True, metavar="WHAT")
+    parts = verb.add_subparsers(title="what to print", dest="what", required=True, metavar="copy|schema")
     copy = parts.add_parser("copy", help="the YAML of a suite: tta-bench suite copy digits-c-5 > mine.yaml")
     copy.add_argument("name", metavar="NAME", help="suite name or YAML file")
     copy.set_defaults(action=run_copy)

@@ -155,15 +155,16 @@ class TimeConditions:
     device_name: str
     threads: int
     torch: str
-    spin_count: str  # GOMP_SPINCOUNT: how long idle threads wait before they sleep
+    spin_count: str  # GOMP_SPINCOUNT: how long idle threads wait before they sleep; one thread has no idle ones
     shared: bool  # whether other jobs used the device at the same time
 
     @classmethod
     def of(cls, environment: Mapping[str, Any]) -> TimeConditions:
+        threads = int(environment.get("threads") or 0)
         return cls(
             device_name=str(environment.get("device_name")),
-            threads=int(environment.get("threads") or 0),
+            threads=threads,
             torch=str(environment.get("packages", {}).get("torch", "unknown")),
-            spin_count=str(environment.get("GOMP_SPINCOUNT") or ""),
+            spin_count=str(environment.get("GOMP_SPINCOUNT") or "") if threads != 1 else "",
             shared=bool(environment.get("shared")),
         )

@@ -88,13 +88,17 @@ class Claims(RunFolder):
         except OSError:  # missing or unreadable
             return False
 
-    def refuse_running(self) -> None:
-        """Refuse a folder in which some process is running cells; accept an unreadable one."""
+    def count_running(self) -> int:
+        """How many cells processes are running in this folder; 0 in an unreadable one."""
         busy = 0
         for path in self.claims.glob("*.lock"):
             with suppress(OSError):
                 busy += _is_locked(path)
-        if busy:
+        return busy
+
+    def refuse_running(self) -> None:
+        """Refuse a folder in which some process is running cells."""
+        if busy := self.count_running():
             cells = f"{busy} cell{'s'[: busy > 1]}"
             raise UserError(f"another process is running {cells} in {self.folder}: stop it before --fresh")
 
