@@ -164,6 +164,12 @@ def test_published_averages_are_those_of_their_rows(name: str) -> None:
     assert off == ({("imagenet-c-5", "cotta", 44.4), ("imagenet-c-5", "cfa", 62.4)} if name == "dpal" else set())
 
 
+def test_the_benchmark_page_has_other_networks() -> None:
+    tables = papers.load("tta-benchmark").tables
+    found = [tables[f"continual-{name}"].accuracies["rmt", AVERAGE].accuracy for name in ("swin-b", "cifar10-c")]
+    assert found == [47.4, 83.0]
+
+
 def test_every_cited_row_says_where_from() -> None:
     for name in papers.names():
         paper = papers.load(name)

@@ -27,6 +27,73 @@ class Backwards(Labels):
 ENTRIES = "backwards = theirs:Backwards\nours = theirs:OURS\nwrong = theirs:WRONG"
 
 
+BROKEN = """
+from dataclasses import dataclass
+from tta_bench.streams.axes.base import Choice
+from tta_bench.streams.axes.labels import Labels
+from tta_bench.streams.axes.prior import Prior
+
+LOOP = "continual+loop"
+TYPO = "continual+dirichlt:0.1"
+
+class Silent(Labels):
+    word = "silent"
+
+@dataclass(frozen=True)
+class Empty(Labels):
+    word = "empty"
+    about = "nothing"
+
+    def order(self, labels, names):
+        return []
+
+@dataclass(frozen=True)
+class Sizes(Prior):
+    word = "sizes"
+    about = "raises"
+
+    def keep(self, labels, names):
+        raise ValueError("boom")
+
+@dataclass(frozen=True)
+class Restart(Choice):
+    word = "restart"
+    axis = "reset"
+    about = "has no policy"
+
+@dataclass(frozen=True)
+class Bare(Labels):
+    word = "bare"
+    about = "its setting is no option"
+    number: int = 3
+"""
+MISTAKES = {
+    "loop": "scenario 'loop' of theirs is a preset of itself",
+    "typo": "unknown scenario 'dirichlt'",
+    "silent": "scenario 'silent' of theirs: expected the text of a composition, or a subclass of",
+    "empty": "--scenario normal+empty shows no image",
+    "sizes": "--scenario normal+sizes: ValueError: boom",
+    "restart": "AttributeError: 'Restart' object has no attribute 'policy'",
+    "bare:4": "scenario 'bare': KeyError: 'read'",
+}
+
+
+def test_a_strangers_mistake_is_one_line(tmp_path: Path) -> None:
+    classes = [f"{name.lower()} = theirs:{name}" for name in ("Silent", "Empty", "Sizes", "Restart", "Bare")]
+    install(
+        tmp_path / "site", "theirs", "\n".join(["loop=theirs:LOOP", "typo=theirs:TYPO", *classes]), BROKEN, "scenarios"
+    )
+    listed = tta_bench(tmp_path / "site", "list", "scenarios")
+    assert listed.returncode == 0, listed.stderr
+    assert "scenario 'typo' of theirs: unknown scenario 'dirichlt'" in listed.stdout + listed.stderr
+    words = ("run", "--suite", "digits-c-5", "--tasks", "fog", "--methods", "source", "--in-process")
+    for scenario, said in MISTAKES.items():
+        ran = tta_bench(tmp_path / "site", *words, "--scenario", scenario, "--out", tmp_path / "run")
+        assert said in ran.stderr, ran.stderr
+        assert "Traceback" not in ran.stderr
+        assert ran.returncode == 2
+
+
 @pytest.mark.slow
 def test_a_strangers_stream_works_everywhere(tmp_path: Path) -> None:
     install(tmp_path / "site", "theirs", ENTRIES, CODE, "scenarios")

@@ -219,6 +219,10 @@ def test_names_are_normal() -> None:
     assert presets_of(scenario_of("petta-20").name) == ["petta-20"]
 
 
+def test_large_numbers_keep_their_plus_sign() -> None:
+    assert scenario_of(scenario_of("continual+label-shift:1e12").name).name == "continual+label-shift:1e+12"
+
+
 @pytest.mark.parametrize("preset", presets())
 def test_a_preset_is_a_composition_and_nothing_else(preset: str) -> None:
     found = scenario_of(preset)
@@ -247,6 +251,11 @@ BAD = {
     "ccc+freeze:9": "'ccc' stands alone",
     "petta-20:3": "is a preset and takes no settings",
     "dirichlet:0.1,slot=3": "unknown setting 'slot'; did you mean 'slots'?",
+    "dynamic:1,pieces=100000000": "pieces: expected at most 10,000, got 100,000,000",
+    "zipf:101": "a: expected a number from 1.1 to 100, got 101",
+    "zipf:1.0000001": "a: expected a number from 1.1 to 100, got 1",
+    "rotta+note": "the presets rotta and note have continual and normal on one axis (how tasks follow each other)",
+    f"normal+open:0.2,data={'x' * 200}": "has a name of 221 characters, at most 200 are possible",
     "dirichlett:0.1": "unknown scenario 'dirichlett'; did you mean 'dirichlet'?",
 }
 
@@ -264,13 +273,14 @@ def test_bad_input_is_one_line(text: str) -> None:
     [
         ("normal+freeze:200", "freeze:200 needs a longer stream: this one has 200 images"),
         ("normal+dirichlet:1,slots=classes,least=20", "no draw in 200 tries"),
+        ("normal+zipf:1.1", "in 200 tries, a tenth of 1000 classes always has 90 % of the images: use a larger"),
         ("continual+recurring:1000000", "longer than 100,000,000"),
         ("continual+remember:201", "remember:201 needs more clean images than the 200 there are"),
     ],
 )
 def test_streams_that_their_data_cannot_make_are_refused(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        stream(text)
+        stream(text, *((1000, 1) if "zipf" in text else (10, 20)))
 
 
 def test_an_order_of_other_tasks_is_refused() -> None:

@@ -69,8 +69,8 @@ def test_a_preset_runs_from_files_to_verified_tables(
     ("scenario", "message"),
     [
         ("open:0.2,data=cifar10-c-5", "shows classes that the model of small-cifar knows"),
-        ("open:0,data=mnist", "expected a share above 0 and below 1, got '0'"),
-        ("open:1.5,data=mnist", "expected a share above 0 and below 1, got '1.5'"),
+        ("open:0,data=mnist", "expected a share above 0 and at most 0.99, got '0'"),
+        ("open:1.5,data=mnist", "expected a share above 0 and at most 0.99, got '1.5'"),
         ("open:0.2,data=lsun-c", "there is no"),
         ("open:0.9,data=ninco", "need 900 of unknown classes, and 'ninco' has 30"),
     ],

@@ -146,9 +146,9 @@ def test_a_limit_keeps_some_known_images() -> None:
         stream("open:0.5", limit=1, seed=seed)
 
 
-@pytest.mark.parametrize("share", ["0", "1", "1.5", "-0.2", "x", "nan"])
-def test_a_share_is_above_0_and_below_1(share: str) -> None:
-    with pytest.raises(UserError, match="expected a share above 0 and below 1"):
+@pytest.mark.parametrize("share", ["0", "1", "1.5", "-0.2", "x", "nan", "0.9999999"])
+def test_a_share_is_above_0_and_at_most_0_99(share: str) -> None:
+    with pytest.raises(UserError, match="expected a share above 0 and at most 0.99"):
         scenario_of(f"open:{share}")
 
 
@@ -194,6 +194,25 @@ def test_another_suite_gives_images_under_the_same_corruption_in_the_same_size()
         opened("open:0.2,data=digits-c-1")
     with pytest.raises(UserError, match="has no task 'fog' as digits-c-5 does"):
         opened("open:0.2,data=office-home")
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown"),
+    [
+        ("cifar10-c-5", "cifar10.1"),
+        ("cifar10.1", "cifar10-c-5"),
+        ("cifar10-c-5", "CIFAR-10-C"),
+        ("tiny-imagenet-c-5", "imagenet-c-5"),
+        ("imagenet-c-5", "tiny-imagenet-c-5"),
+    ],
+)
+def test_data_with_known_classes_is_refused(tmp_path: Path, known: str, unknown: str) -> None:
+    own = [Part("fog", ArrayImages(np.zeros((4, 3, 32, 32), np.uint8), np.arange(4), list("abcd")))]
+    (tmp_path / "CIFAR-10-C").mkdir()
+    for name in ("fog", "labels"):
+        (tmp_path / "CIFAR-10-C" / f"{name}.npy").touch()
+    with pytest.raises(UserError, match=r"knows: choose another|has the images of cifar10-c-5 itself: choose another"):
+        unknown_parts(compose(f"open:0.2,data={unknown}").on("open"), material(known, tmp_path), own, (None,))
 
 
 def test_folders_and_arrays_below_the_data_root(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ methods: {source: {}}
 """
 
 
+NO_NUMBERS = ["dirichlet: [.nan, 1]", "dirichlet: [.inf, 1]", "long-tail: [.nan, 2]", "open: [0.2, 0.999]"]
+
+
 def names(tmp_path: Path, more: str = "", **options: str) -> list[str]:
     (tmp_path / "mine.yaml").write_text(TEXT + more)
     return [spec.scenario for spec in specs(suites.load(str(tmp_path / "mine.yaml")), RunOptions(**options))]
@@ -30,6 +33,12 @@ def names(tmp_path: Path, more: str = "", **options: str) -> list[str]:
 def test_a_suite_names_its_scenario(tmp_path: Path) -> None:
     assert names(tmp_path) == ["continual+dirichlet:0.5"]
     assert names(tmp_path, scenario="mixed") == ["mixed"]
+
+
+def test_a_misspelt_scenario_names_its_suite(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(TEXT.replace("continual", "continal"))
+    with pytest.raises(UserError, match=r"suite 'mine': unknown scenario 'continal'; did you mean 'continual'"):
+        specs(suites.load(str(tmp_path / "mine.yaml")), RunOptions())
 
 
 @pytest.mark.parametrize(
@@ -45,7 +54,7 @@ def test_a_suite_sweeps_a_choice(tmp_path: Path, axis: str, expected: list[str])
     assert names(tmp_path, sweep, scenario="mixed") == ["mixed"]
 
 
-@pytest.mark.parametrize("axis", ["dirichlet: [0, 1]", "recurring: [0, 2]", "recurring: [1.5, 2]"])
+@pytest.mark.parametrize("axis", ["dirichlet: [0, 1]", "recurring: [0, 2]", "recurring: [1.5, 2]", *NO_NUMBERS])
 def test_impossible_values_are_refused(tmp_path: Path, axis: str) -> None:
     with pytest.raises(UserError, match="sweep: "):
         names(tmp_path, f"sweep: {{{axis}}}\n")

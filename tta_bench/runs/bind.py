@@ -21,7 +21,7 @@ from tta_bench.data.cache import CachedImages, FileImages
 from tta_bench.data.images import ImageSet, fingerprint
 from tta_bench.data.loading import in_memory
 from tta_bench.datasets import Dataset, open_dataset
-from tta_bench.errors import UserError, about_row
+from tta_bench.errors import UserError, about_row, third_party
 from tta_bench.isolation.adapter import Adapter, Setup
 from tta_bench.isolation.host import Work
 from tta_bench.isolation.pool import Workers
@@ -188,7 +188,12 @@ class Binder:
         return next(iter(names))
 
     def stream(self, spec: CellSpec, on_cache: OnCache = ignore) -> Stream:
-        return make_stream(protocol(spec), spec.suite, spec.seed, self.parts(spec, on_cache), spec.limit)
+        scenario, parts = protocol(spec), self.parts(spec, on_cache)
+        with third_party(f"--scenario {spec.scenario}"):  # a choice may be a stranger's
+            found = make_stream(scenario, spec.suite, spec.seed, parts, spec.limit)
+        if not len(found.order):
+            raise UserError(f"--scenario {spec.scenario} shows no image: choose another")
+        return found
 
     def parts(self, spec: CellSpec, on_cache: OnCache = ignore) -> list[Part]:
         """The images of a stream, part by part."""

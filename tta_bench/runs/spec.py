@@ -55,7 +55,10 @@ def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
 def in_scenario(suite: Suite, options: RunOptions) -> RunOptions:
     """The options with the suite's scenario, unless they have one; `--remember` becomes a part of it."""
     if not options.scenario and suite.scenario:
-        options = replace(options, scenario=scenario_of(suite.scenario))
+        try:
+            options = replace(options, scenario=scenario_of(suite.scenario))
+        except UserError as error:
+            raise UserError(f"suite '{suite.name}': {error}") from None
     if options.remember is None:
         return options
     try:

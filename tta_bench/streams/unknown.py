@@ -19,6 +19,7 @@ from tta_bench.datasets.cifar_train_c import CifarTrainC
 from tta_bench.datasets.files import FolderImages
 from tta_bench.datasets.imagenet import ImageNetKind, wnids
 from tta_bench.datasets.listing import is_file, is_folder, is_image_name, list_folders
+from tta_bench.datasets.tiny_imagenet_c import TinyImageNetC
 from tta_bench.datasets.transform import Transform
 from tta_bench.errors import UserError, some
 from tta_bench.records.predictions import UNKNOWN
@@ -135,11 +136,12 @@ def _of_suite(name: str, material: Material, task: str, level: int | None) -> Im
 
 def _family(dataset: Dataset) -> tuple[object, ...]:
     """Equal for data whose images show the same classes, as far as is known."""
-    if isinstance(dataset, ImageNetKind):
+    if isinstance(dataset, ImageNetKind | TinyImageNetC):  # the 200 classes are among the 1,000
         return (ImageNetKind,)
-    if isinstance(dataset, CifarC | CifarTrainC):
-        return CifarC, dataset.num_classes
-    return type(dataset), getattr(dataset, "folder", "")
+    folder = getattr(dataset, "folder", "")
+    if isinstance(dataset, CifarC | CifarTrainC) or folder.startswith("CIFAR-"):  # as CIFAR-10.1
+        return CifarC, dataset.model_classes
+    return type(dataset), folder
 
 
 def _on_disk(name: str, material: Material, task: str, level: int | None, shape: Shape) -> ImageSet:
@@ -149,7 +151,9 @@ def _on_disk(name: str, material: Material, task: str, level: int | None, shape:
         raise UserError(
             f"open: data={name} is neither {NOISE} nor an installed suite: a folder or {name}.npy needs --data-root"
         )
-    home, row = material.root / name, np.empty(0, np.int64)
+    home = material.root / name
+    if any(home in (place, *place.parents) for place in material.dataset.places(task) or ()):
+        raise UserError(f"open: data={name} has the images of {material.suite} itself: choose another")
     for file, parts in ((home / f"{task}.npy", LEVELS), (material.root / f"{name}.npy", 1)):
         if is_file(file):
             row = _severity(len(map_images(file)), int(severity or 1) if parts > 1 else 1, parts, file)

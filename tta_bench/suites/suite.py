@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -96,12 +97,12 @@ def _refuse_bad_sweep(sweep: Mapping[str, list[float]]) -> None:
         if len(values) < 2 or len(set(values)) < len(values):
             raise ValueError(f"sweep: {axis}: expected at least two different values, got {values}")
         for value in values:
-            if _is_bad(axis, value):
+            if not math.isfinite(value) or _is_bad(axis, value):
                 raise ValueError(f"sweep: {axis}: expected {_expected(axis)}, got {value:g}")
 
 
 def _expected(axis: str) -> str:
-    numbers = {"stream_speed": "a number of at least 0", "open": "a share above 0 and below 1"}
+    numbers = {"stream_speed": "a number of at least 0", "open": "a share above 0 and at most 0.99"}
     numbers |= {"dirichlet": "a number above 0", "long-tail": "a number of at least 1"}
     return numbers.get(axis, "a whole number of at least 1")
 
@@ -110,7 +111,7 @@ def _is_bad(axis: str, value: float) -> bool:
     if axis == "stream_speed":
         return value < 0
     if axis == "open":
-        return not 0 < value < 1
+        return not 0 < value <= 0.99
     return value <= 0 if axis == "dirichlet" else value < 1 or (axis != "long-tail" and value % 1 != 0)
 
 

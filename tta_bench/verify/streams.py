@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tta_bench.data.images import fingerprint
 from tta_bench.datasets import Dataset, kinds, open_dataset
-from tta_bench.errors import UserError, needs_packages
+from tta_bench.errors import UserError, needs_packages, third_party
 from tta_bench.identity.code import code_hash
 from tta_bench.records.cell import Cell
 from tta_bench.records.predictions import Predictions
@@ -106,7 +106,8 @@ def _expected(name: str, root: Path | None) -> ExpectedStream:
     opened = list(scenario.tasks_of(tasks))
     dataset = _open(data, opened, root)
     parts = scenario.parts(Material(dataset, data, suite, seed, tasks, root))
-    stream = make_stream(scenario, suite, seed, parts, limit)
+    with third_party(f"--scenario {scenario_name}"):  # a choice may be a stranger's
+        stream = make_stream(scenario, suite, seed, parts, limit)
     numbers = {task: number for number, task in enumerate(dict.fromkeys(tasks))}
     is_drawn = all(dataset.places(task) == () for task in opened)
     return ExpectedStream(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 NOISE = "noise"
+MOST = 0.99  # 99 unknown images for each known one; shares near 1 need more memory than there is
 
 
 def _share(given: Any) -> float:
@@ -29,8 +30,8 @@ def _share(given: Any) -> float:
         found = ratio(given)
     except BadValue:
         found = 1.0
-    if not found < 1:
-        raise BadValue(f"expected a share above 0 and below 1, got {given!r}")
+    if found > MOST:
+        raise BadValue(f"expected a share above 0 and at most {MOST}, got {given!r}")
     return found
 
 
@@ -73,7 +74,10 @@ class MixedIn(Choice):
                     f"{len(others):,}: use a smaller share, short=cut or short=repeat"
                 )
             if not (len(own) and wanted and len(others)):
-                raise UserError(f"{self}: nothing to mix: {len(own):,} known images and {len(others):,} unknown ones")
+                raise UserError(
+                    f"{self}: nothing to mix: {len(own):,} known images and {len(others):,} unknown ones: "
+                    f"use another share or more images"
+                )
             kept.append(own)
             pools.append(others[order.take(range(wanted), mode="wrap")])
         return kept, pools

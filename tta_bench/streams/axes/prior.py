@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 MOST_IN_TOP = 0.9  # of images in the largest tenth of the classes; LAME draws shares again above it
+TRIES = 200  # draws of shares; of a thousand classes with a small exponent, none stays below
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,11 @@ class Zipf(Prior):
     word = "zipf"
     about = "class shares drawn from Zipf's law, images with replacement"
 
-    a: float = option(2.0, "the exponent, above 1", ratio)
+    a: float = option(2.0, "the exponent, from 1.1", ratio)
 
     def __post_init__(self) -> None:
-        if not 1 < self.a <= 100:
-            raise UserError(f"{self.word}: a: expected a number above 1, got {self.a:g}")
+        if not 1.1 <= self.a <= 100:
+            raise UserError(f"{self.word}: a: expected a number from 1.1 to 100, got {self.a:g}")
 
     def keep(self, labels: Ints, names: Names) -> Ints:
         import numpy as np
@@ -76,11 +77,16 @@ class Zipf(Prior):
 
         draws = Draws(*names, self.word)
         _, counts = np.unique(labels, return_counts=True)
-        while True:
+        for _ in range(TRIES):
             weights = draws.zipf(self.a, len(counts)).astype(np.float64)
             top = np.sort(weights)[::-1][: max(1, len(counts) // 10)].sum() / weights.sum()
             if top < MOST_IN_TOP or len(counts) == 1:
                 break
+        else:
+            raise UserError(
+                f"{self}: in {TRIES} tries, a tenth of {len(counts)} classes always has 90 % of the images: "
+                f"use a larger exponent"
+            )
         kind = np.searchsorted(np.cumsum(weights / weights.sum()), draws.uniform(len(labels)))
         kind = np.minimum(kind, len(counts) - 1)
         place = (draws.uniform(len(labels)) * counts[kind]).astype(np.int64)
