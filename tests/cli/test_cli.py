@@ -349,3 +349,9 @@ def test_a_shell_variable_that_was_not_set_is_noticed(cli: Cli, words: tuple[str
 def test_a_missing_word_lists_the_words_there_are(words: tuple[str, ...], said: str, cli: Cli) -> None:
     status, _, err = cli(*words)
     assert (status, said in err) == (2, True), err
+
+
+def test_too_little_memory_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tta_bench.cli.list_.run", lambda args: (_ for _ in ()).throw(MemoryError("763 MiB")))
+    status, _, err = cli("list", "methods")
+    assert (status, err) == (2, "tta-bench: error: not enough memory (763 MiB): ask for less\n")

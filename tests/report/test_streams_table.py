@@ -30,6 +30,8 @@ def test_a_probe_is_scored_at_its_start_at_its_end_and_where_it_is_worst(
     folder = run_folder(tmp_path / "run", small_suite, methods=("source", "tent"), scenario=scenario, limit=24)
     rows = table(folder, cli)
     store = Store.open(folder)
+    costs = list(csv.DictReader((folder / "report" / "time.csv").read_text().splitlines()))
+    assert [float(row["forwards/image"]) for row in costs] == [1, 1], "images of the probe are not adapted to"
     for row, record in zip(rows, store.records(), strict=True):
         found = store.predictions(record)
         probe = found.correct[found.task == 2].reshape(3, 20).mean(1)

@@ -113,6 +113,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"tta-bench: error: {clean(str(error))}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        size = f" ({error})" if str(error) else ""
+        print(f"tta-bench: error: not enough memory{size}: ask for less", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print(INTERRUPTED, file=sys.stderr)
         return 130

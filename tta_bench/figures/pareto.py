@@ -13,7 +13,7 @@ from typing import Literal
 from tta_bench.errors import UserError
 from tta_bench.figures import rows, style
 from tta_bench.report.choose import Filter
-from tta_bench.report.costs import MIXED, machines_of, paired, times_other
+from tta_bench.report.costs import MIXED, images_of, machines_of, paired, times_other
 from tta_bench.report.rows import Comparison, Row
 
 Cost = Literal["passes", "time"]
@@ -74,7 +74,7 @@ def data(folder: Path, cost: Cost = "passes", methods: Sequence[str] = (), where
 
 def _passes(row: Row) -> float:
     passes = sum(record.measured.sample_forwards + record.measured.sample_backwards for record in row.records)
-    return passes / sum(record.scores.samples for record in row.records)
+    return passes / sum(map(images_of, row.records))
 
 
 def _source(found: Comparison) -> Row:

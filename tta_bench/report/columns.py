@@ -35,7 +35,7 @@ def _of_whole(line: Line, value: float) -> float:
 
 
 def _per_image(row: Row, counts: Iterable[int]) -> float:
-    return sum(counts) / sum(record.scores.samples for record in row.done)
+    return sum(counts) / sum(map(costs.images_of, row.done))
 
 
 def _environment(key: str) -> Any:
@@ -177,7 +177,7 @@ _COSTS = (
         about="forward passes per image",
         digits=2,
         better="lower",
-        record=lambda line: line.record.measured.sample_forwards / max(line.record.scores.samples, 1),
+        record=lambda line: line.record.measured.sample_forwards / max(costs.images_of(line.record), 1),
         row=lambda row, _: _per_image(row, (record.measured.sample_forwards for record in row.done)),
     ),
     Column(
@@ -188,7 +188,7 @@ _COSTS = (
         about="backward passes per image",
         digits=2,
         better="lower",
-        record=lambda line: line.record.measured.sample_backwards / max(line.record.scores.samples, 1),
+        record=lambda line: line.record.measured.sample_backwards / max(costs.images_of(line.record), 1),
         row=lambda row, _: _per_image(row, (record.measured.sample_backwards for record in row.done)),
     ),
     Column(

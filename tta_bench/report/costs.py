@@ -14,6 +14,8 @@ from tta_bench.records.record import Record
 from tta_bench.report.column import Context
 from tta_bench.report.grouping import grouped
 from tta_bench.report.rows import Comparison, Row, counted
+from tta_bench.streams.axes.domains import Remember
+from tta_bench.streams.composition import compose
 
 IMAGES = 50_000  # of ImageNet's validation set, and of most published time tables
 MIXED = "Times were measured under different conditions"
@@ -131,6 +133,16 @@ def minutes(records: Sequence[Record], images: int = IMAGES) -> float:
     return steady_ms(records) * images / 60_000
 
 
+def images_of(record: Record) -> int:
+    """The images of a stream that costs are per image of: all but a probe's, whose batches are never adapted to."""
+    samples, spec, adapted = record.scores.samples, record.cell.spec, record.measured.adapted_batches
+    if adapted is None or spec.live is not None or "remember" not in spec.scenario:
+        return samples
+    size = next(choice.images for choice in compose(spec.scenario).choices if isinstance(choice, Remember))
+    predicted = len(record.measured.batch_seconds) - len(adapted)
+    return samples - size * predicted // math.ceil(size / spec.batch_size)
+
+
 def minutes_name(images: int = IMAGES) -> str:
     """The column of `minutes`, as in min/50k."""
     return f"min/{images / 1000:g}k"
@@ -138,7 +150,7 @@ def minutes_name(images: int = IMAGES) -> str:
 
 def extrapolated(comparison: Comparison, images: int = IMAGES) -> list[Note]:
     """From how many images `minutes` is extrapolated."""
-    counts = sorted({sum(record.scores.samples for record in row.done) for row in comparison.rows if row.done})
+    counts = sorted({sum(map(images_of, row.done)) for row in comparison.rows if row.done})
     if not counts:
         return []
     many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
