@@ -216,7 +216,7 @@ photos-vit-s-others: $(VIT) ## every other method that the ViT takes, one seed
 	$(RUN_VIT) --methods adacontrast,rmt,cotta,memo,foa --tasks $(FEW)
 
 photos-vit-s-results: $(READY) ## make results/cifar10-c-5-vit-s from what has run
-	$(call photo-results,cifar10-c-5-vit-s,tent eata sar dpal,README.md docs/photographs.md)
+	$(call photo-results,cifar10-c-5-vit-s,tent eata sar dpal dpal-official,README.md docs/photographs.md)
 	for pair in tent:sar sar:dpal; do $(BIN)/tta-bench compare $(RUNS)/cifar10-c-5-vit-s --a $${pair%:*} --b $${pair#*:} \
 		--out results/cifar10-c-5-vit-s/compare/$${pair#*:}-against-$${pair%:*} || exit; done
 
