@@ -38,11 +38,18 @@ def test_averages_are_those_of_the_published_table() -> None:
     assert len(found) == 19 * 15 * 3
 
 
-def test_photographs_are_those_of_the_committed_table_in_its_order() -> None:
-    found = results.comparison("cifar10-c-5-resnet20")
-    with (ROOT / "results" / "cifar10-c-5-resnet20" / "accuracy.csv").open() as file:
+@pytest.mark.parametrize(
+    ("suite", "rows"),
+    [
+        ("cifar10-c-5-resnet20", ["source", "bn-test", "tent", "eata", "sar"]),
+        ("cifar10-c-5-vit-s", ["source", "tent", "eata", "sar", "dpal", "dpal-official"]),
+    ],
+)
+def test_photographs_are_those_of_the_committed_table_in_its_order(suite: str, rows: list[str]) -> None:
+    found = results.comparison(suite)
+    with (ROOT / "results" / suite / "accuracy.csv").open() as file:
         averages = {row["method"]: float(row["Avg."]) for row in csv.DictReader(file)}
-    assert [row.label for row in found.rows] == ["source", "bn-test", "tent", "eata", "sar"]
+    assert [row.label for row in found.rows] == rows
     for row in found.rows:
         assert 100 * mean(record.scores.top1 for record in row.done) == pytest.approx(averages[row.label], abs=0.005)
     first = [record.cell.spec.name for record in found.rows[0].done]
@@ -54,13 +61,16 @@ def test_it_needs_no_torch_and_an_unknown_suite_is_one_line() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "855"
     with pytest.raises(UserError, match="no published results of 'digits-c-4'; did you mean 'digits-c-5'"):
         tta_bench.load_results("digits-c-4")
-    with pytest.raises(UserError, match="suite: expected a name, one of cifar10-c-5-resnet20, digits-c-5, got 5"):
+    with pytest.raises(
+        UserError, match="suite: expected a name, one of cifar10-c-5-resnet20, cifar10-c-5-vit-s, digits-c-5, got 5"
+    ):
         tta_bench.load_results(5)  # type: ignore[arg-type]
 
 
 def test_the_command_lists_shows_and_writes(cli: Cli, tmp_path: Path) -> None:
     assert cli("results")[1].splitlines() == [
         "cifar10-c-5-resnet20: 5 methods, 75 cells",
+        "cifar10-c-5-vit-s: 6 methods, 90 cells",
         "digits-c-5: 19 methods, 855 cells",
     ]
     _, shown, _ = cli("results", SUITE, "--out", tmp_path / "all.csv")
@@ -103,7 +113,7 @@ def test_other_streams_have_no_published_rows(tmp_path: Path) -> None:
 def test_a_suite_without_published_rows_is_refused_before_it_runs(tmp_path: Path, cli: Cli) -> None:
     with pytest.raises(
         UserError,
-        match=r"beside published: no results of 'demo' are published \(published: cifar10-c-5-resnet20, digits",
+        match=r"beside published: no results of 'demo' are published \(published: cifar10-c-5-resnet20, cifar10-c",
     ):
         tta_bench.run(methods=["source"], beside="published", limit=8, out=tmp_path / "run")
     words = ("--methods", "source", "--limit", "8", "--out", tmp_path / "run")
