@@ -169,6 +169,10 @@ BAD = [
     (["run", "--orders", "2", "--seeds", "1"], "--orders chooses the seeds"),
     (["run", "--methods", "tent", "--set", "tent.adapt-every=0"], "adapt-every: expected a whole number of at least 1"),
     (["run", "--no-such-option"], "unrecognized arguments"),
+    (
+        ["run", "--methds", "tent"],
+        "tta-bench run: error: unrecognized arguments: --methds tent; did you mean '--methods'",
+    ),
     (["run", "--suite", "nothing.yaml"], "cannot be read"),
     (["report", "nowhere"], "is not a run folder"),
     (["report", "nowhere", "--format", "markdwon"], "unknown format 'markdwon'"),

@@ -232,7 +232,7 @@ def _metrics() -> None:
     show(
         ("metric", "column", "better", "about", "from"),
         [(name, one.title or name, one.better or "–", one.about or "–", metrics().owner(name)) for name, one in found],
-        "`tta-bench report RUN --metric NAME` adds the column to every table (docs/metrics.md).",
+        "`tta-bench report RUN --metric NAME` adds the column to tables of rows (docs/metrics.md).",
     )
     say_problems(problems)
 

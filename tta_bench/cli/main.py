@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import tta_bench
-from tta_bench.errors import UserError, clean, needs_packages
+from tta_bench.errors import UserError, clean, did_you_mean, needs_packages
 from tta_bench.system import INTERRUPTED, interruptible
 
 EXAMPLES = """\
@@ -61,7 +61,14 @@ DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errn
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser whose errors are one line, with the option that was meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            meant, _, _ = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions).partition(" (known")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant.rstrip('?')}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")

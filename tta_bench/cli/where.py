@@ -14,7 +14,7 @@ def add_metrics(verb: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="add a column to every table, computed from stored predictions; may be repeated (`list metrics` has them)",
+        help="add a column to tables of rows, from stored predictions; may be repeated (`list metrics` has them)",
     )
 
 
