@@ -322,6 +322,8 @@ board-photos: $(READY)    ## make the board's entries of photographs from what h
 	$(PHOTO_ENTRY) $(RUNS)/cifar10-c-5-vit-s results/board --seeds $(PHOTO_SEEDS) --holdout cifar10-c-holdout-vit-s \
 		--together photos-vit-s-published --rows tent-published,eata-published,sar-published,dpal-published,dpal-official-published \
 		--title "TENT, EATA, SAR and DPAL with published settings"
+	$(PHOTO_ENTRY) $(RUNS)/cifar10-c-5-vit-s results/board --seeds $(PHOTO_SEEDS) --together photos-vit-s-others \
+		--rows $(VIT_OTHERS) --title "Other methods with published settings on a ViT"
 	for entry in results/board/photos-*/; do $(BIN)/tta-bench board check $$entry $(PHOTOS_DATA) || exit; done
 
 published: $(READY)       ## collect the board's records for the package: tta_bench.load_results
