@@ -194,7 +194,8 @@ RUN_RESNET := $(PHOTO_RUN) --suite cifar10-c-5-resnet20 $(ON_RESNET) --out $(RUN
 define photo-results
 	$(BIN)/tta-bench report $(RUNS)/$(1) --format md,csv,latex,html --out results/$(1)
 	$(BIN)/tta-bench figure $(RUNS)/$(1) pareto --out results/$(1)/figures/pareto.png
-	$(BIN)/tta-bench figure $(RUNS)/$(1) curve --tasks gaussian_noise,defocus_blur,contrast --out results/$(1)/figures/curve.png
+	$(BIN)/tta-bench figure $(RUNS)/$(1) curve --tasks gaussian_noise,defocus_blur,contrast --methods $$(echo source $(2) | tr ' ' ,) \
+		--out results/$(1)/figures/curve.png
 	for row in $(2); do $(BIN)/tta-bench compare $(RUNS)/$(1) --a source --b $$row --out results/$(1)/compare/$$row || exit; done
 	$(BIN)/python -m benchmarks.source_reference $(RUNS)/$(1)
 	$(BIN)/python -m benchmarks.summary_table results/$(1) $(3)

